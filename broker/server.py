@@ -317,7 +317,7 @@ class Broker:
         for notice in self.config.notices:
             log.info("%s", notice)
         if found := open_listeners(self.config):
-            log.warning("%s; %s", "; ".join(one.text for one in found), ADVICE)
+            log.warning("%s; %s", "; ".join(listener.text for listener in found), ADVICE)
         if (listener := self.config.http_listener) is not None:
             self.http = await self.loop.run_in_executor(self.io_pool, self._http_of, listener)
             self.http.start()
@@ -494,7 +494,12 @@ async def _serve(config: BrokerConfig) -> int:
         log.info("serving %s", " ".join(addresses))
         if hint:
             log.info("%s; see docs/CONTAINER.md", hint)
-        log.info("%s", durability_line(log_config(broker.config, {}), (one.config for one in broker.logs.logs())))
+        log.info(
+            "%s",
+            durability_line(
+                log_config(broker.config, {}), (partition_log.config for partition_log in broker.logs.logs())
+            ),
+        )
         await stopping
         log.info("stopping")
     finally:

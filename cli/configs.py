@@ -37,37 +37,41 @@ def add_parser(commands: Subparsers) -> None:
 
     parser = commands.add_parser("configs", help="show and change settings while running", description=__doc__)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    one = actions.add_parser("list", help="what has settings", description="Everything that has settings, by kind.")
-    one.set_defaults(run=run_list)
-    add_bootstrap_argument(one)
-    add_json_argument(one)
+    action = actions.add_parser("list", help="what has settings", description="Everything that has settings, by kind.")
+    action.set_defaults(run=run_list)
+    add_bootstrap_argument(action)
+    add_json_argument(action)
     for name, run, summary in (
         ("describe", run_describe, "settings that differ from their defaults; all of them with --all"),
         ("alter", run_alter, "change settings; the new values hold at once"),
     ):
-        one = actions.add_parser(name, help=summary, description=summary)
-        one.set_defaults(run=run)
-        add_bootstrap_argument(one)
-        add_json_argument(one)
-        which = one.add_mutually_exclusive_group(required=True)
+        action = actions.add_parser(name, help=summary, description=summary)
+        action.set_defaults(run=run)
+        add_bootstrap_argument(action)
+        add_json_argument(action)
+        which = action.add_mutually_exclusive_group(required=True)
         which.add_argument("--topic", metavar="TOPIC")
         which.add_argument("--broker", metavar="ID", nargs="?", const="", help="without an id: what all brokers share")
         which.add_argument("--loggers", metavar="ID", help="levels of a broker's loggers")
         which.add_argument("--group", metavar="GROUP")
         which.add_argument("--client-metrics", metavar="NAME")
         if name == "describe":
-            one.add_argument("--all", action="store_true", help="defaults too")
-            one.add_argument("names", metavar="NAME", nargs="*", help="only these settings")
+            action.add_argument("--all", action="store_true", help="defaults too")
+            action.add_argument("names", metavar="NAME", nargs="*", help="only these settings")
         else:
-            one.add_argument("--config", metavar="NAME=VALUE", action="append", default=[], help="may be given again")
-            one.add_argument(
+            action.add_argument(
+                "--config", metavar="NAME=VALUE", action="append", default=[], help="may be given again"
+            )
+            action.add_argument(
                 "--delete-config", metavar="NAME", action="append", default=[], help="back to what holds without it"
             )
-            one.add_argument(
+            action.add_argument(
                 "--append", metavar="NAME=VALUE", action="append", default=[], help="add to a list (cleanup.policy, …)"
             )
-            one.add_argument("--subtract", metavar="NAME=VALUE", action="append", default=[], help="take from a list")
-            one.add_argument("--dry-run", action="store_true", help="check it, change nothing")
+            action.add_argument(
+                "--subtract", metavar="NAME=VALUE", action="append", default=[], help="take from a list"
+            )
+            action.add_argument("--dry-run", action="store_true", help="check it, change nothing")
 
 
 def run_list(options: Any) -> int:

@@ -28,15 +28,15 @@ def add_parser(commands: Subparsers) -> None:
 
     action = add_actions(commands, "groups", "list, describe, delete and reset consumer groups", __doc__)
 
-    one = action("list", run_list, "names of groups, one a line")
-    one.add_argument("--state", metavar="STATE", action="append", default=[], help="only those: Stable, Empty, …")
-    one = action("describe", run_describe, "members, committed offsets and lag")
-    one.add_argument("groups", metavar="GROUP", nargs="*", help="all when none is given")
-    one = action("delete", run_delete, "delete groups without members, and their offsets")
-    one.add_argument("groups", metavar="GROUP", nargs="+")
-    one = action("reset", run_reset, "set committed offsets of a group without members")
-    one.add_argument("group", metavar="GROUP")
-    one.add_argument(
+    parser = action("list", run_list, "names of groups, one a line")
+    parser.add_argument("--state", metavar="STATE", action="append", default=[], help="only those: Stable, Empty, …")
+    parser = action("describe", run_describe, "members, committed offsets and lag")
+    parser.add_argument("groups", metavar="GROUP", nargs="*", help="all when none is given")
+    parser = action("delete", run_delete, "delete groups without members, and their offsets")
+    parser.add_argument("groups", metavar="GROUP", nargs="+")
+    parser = action("reset", run_reset, "set committed offsets of a group without members")
+    parser.add_argument("group", metavar="GROUP")
+    parser.add_argument(
         "--topic",
         metavar="TOPIC[:PARTITION,…]",
         action="append",
@@ -44,7 +44,7 @@ def add_parser(commands: Subparsers) -> None:
         dest="topics",
         help="what to reset; may be given again (default: all that the group has committed)",
     )
-    to = one.add_mutually_exclusive_group(required=True)
+    to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument("--to-earliest", action="store_true", help="to the first record that is there")
     to.add_argument("--to-latest", action="store_true", help="to the end")
     to.add_argument("--to-offset", metavar="N", type=int)
@@ -52,7 +52,7 @@ def add_parser(commands: Subparsers) -> None:
         "--to-datetime", metavar="TIME", help="to the first record at or after it: 2026-01-31T12:00 (UTC, or +01:00)"
     )
     to.add_argument("--shift-by", metavar="N", type=int, help="forward, or back where negative")
-    one.add_argument("--dry-run", action="store_true", help="print what it would come to, change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what it would come to, change nothing")
 
 
 def _client(options: Any) -> KafkaClient:
@@ -132,7 +132,7 @@ def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
             check(f"group {group.group_id}", group.error_code, group.error_message)
             if group.group_state == "Dead":  # how older versions say that there is none
                 raise failure(f"group {group.group_id}", 69, "there is no such group")
-        return sorted(answer.groups, key=lambda one: one.group_id)
+        return sorted(answer.groups, key=lambda group: group.group_id)
 
     found: list[DescribedGroup] = patiently(attempt)
     return found

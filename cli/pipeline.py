@@ -27,59 +27,59 @@ def add_parser(commands: Subparsers) -> None:
     )
     jobs = parser.add_subparsers(title="jobs", metavar="JOB", required=True)
 
-    one = _job(jobs, "archive", _archive, "append what is new of a topic to an archive in Parquet, each offset once")
-    _add_source(one)
-    one.add_argument("--to", metavar="DIR", required=True, help="the archive")
-    one.add_argument(
+    job = _job(jobs, "archive", _archive, "append what is new of a topic to an archive in Parquet, each offset once")
+    _add_source(job)
+    job.add_argument("--to", metavar="DIR", required=True, help="the archive")
+    job.add_argument(
         "--file-bytes", type=int, default=128 << 20, metavar="N", help="bytes of the log in a file (128 MiB)"
     )
 
-    one = _job(jobs, "latest", _latest, "write the newest row of each key as a table")
-    _add_source(one)
-    one.add_argument("--to", metavar="TABLE", required=True, help="the table's folder")
-    one.add_argument("--format", choices=("parquet", "delta"), default="parquet")
+    job = _job(jobs, "latest", _latest, "write the newest row of each key as a table")
+    _add_source(job)
+    job.add_argument("--to", metavar="TABLE", required=True, help="the table's folder")
+    job.add_argument("--format", choices=("parquet", "delta"), default="parquet")
 
-    one = _job(jobs, "upsert", _upsert, "merge a topic's newest rows into a Delta or Iceberg table")
-    _add_source(one)
-    one.add_argument("--to", metavar="TABLE", required=True, help="catalog.schema.table, or delta.`/path`")
-    one.add_argument("--format", choices=("delta", "iceberg"), default="delta")
+    job = _job(jobs, "upsert", _upsert, "merge a topic's newest rows into a Delta or Iceberg table")
+    _add_source(job)
+    job.add_argument("--to", metavar="TABLE", required=True, help="catalog.schema.table, or delta.`/path`")
+    job.add_argument("--format", choices=("delta", "iceberg"), default="delta")
 
-    one = _job(jobs, "replay", _replay, "write an archive into a topic, with original timestamps and order")
-    one.add_argument("archive", metavar="DIR", help="the archive")
-    one.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True, help="of the topic")
-    _add_security(one)
-    one.add_argument("--topic", required=True, help="to write to; it must exist")
-    one.add_argument("--where", metavar="SQL", help="only rows of which this is true: \"timestamp >= '2024-05-06'\"")
-    one.add_argument("--by-key", action="store_true", help="partition by key; default: the original partition")
-    one.add_argument("--again", action="store_true", help="write also what an earlier replay of it has written")
-    one.add_argument(
+    job = _job(jobs, "replay", _replay, "write an archive into a topic, with original timestamps and order")
+    job.add_argument("archive", metavar="DIR", help="the archive")
+    job.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True, help="of the topic")
+    _add_security(job)
+    job.add_argument("--topic", required=True, help="to write to; it must exist")
+    job.add_argument("--where", metavar="SQL", help="only rows of which this is true: \"timestamp >= '2024-05-06'\"")
+    job.add_argument("--by-key", action="store_true", help="partition by key; default: the original partition")
+    job.add_argument("--again", action="store_true", help="write also what an earlier replay of it has written")
+    job.add_argument(
         "--option", metavar="NAME=VALUE", action="append", default=[], help="of the sink; may be given again"
     )
 
-    one = _job(jobs, "audit", _audit, "does a log keep what compaction promises? compares two states of log.dirs")
-    one.add_argument("before", metavar="BEFORE", help="a copy of the log directory")
-    one.add_argument("after", metavar="AFTER", help="the log directory later on")
-    one.add_argument("--topic", required=True, metavar="TOPICS", help="comma-separated")
+    job = _job(jobs, "audit", _audit, "does a log keep what compaction promises? compares two states of log.dirs")
+    job.add_argument("before", metavar="BEFORE", help="a copy of the log directory")
+    job.add_argument("after", metavar="AFTER", help="the log directory later on")
+    job.add_argument("--topic", required=True, metavar="TOPICS", help="comma-separated")
 
-    one = _job(jobs, "profile", _profile, "keys, sizes, rates, and what compaction would save of a topic")
-    _add_source(one)
-    one.add_argument("--plot", metavar="FILE", help="draw it: png, svg or pdf")
+    job = _job(jobs, "profile", _profile, "keys, sizes, rates, and what compaction would save of a topic")
+    _add_source(job)
+    job.add_argument("--plot", metavar="FILE", help="draw it: png, svg or pdf")
 
     text = "clean every compacted topic of a stopped daemon, in parallel"
-    one = jobs.add_parser("compact", help=text, description=f"{text[0].upper()}{text[1:]}. Needs no Spark.")
-    one.add_argument("--topic", action="append", default=[], help="only this one; may be given again")
-    one.add_argument("--workers", type=int, metavar="N", help="logs at once (the machine's processors)")
-    one.add_argument("--json", action="store_true", help="print one JSON object")
-    add_configuration(one)
-    one.set_defaults(run=_compact)
+    job = jobs.add_parser("compact", help=text, description=f"{text[0].upper()}{text[1:]}. Needs no Spark.")
+    job.add_argument("--topic", action="append", default=[], help="only this one; may be given again")
+    job.add_argument("--workers", type=int, metavar="N", help="logs at once (the machine's processors)")
+    job.add_argument("--json", action="store_true", help="print one JSON object")
+    add_configuration(job)
+    job.set_defaults(run=_compact)
 
     text = "carry out what a sink has decided and could not finish"
-    one = jobs.add_parser("settle", help=text, description=f"For a writer that won't start again: {text}.")
-    one.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True)
-    _add_security(one)
-    one.add_argument("--commit-topic", default="tidelog-sink-commits", metavar="TOPIC")
-    one.add_argument("--json", action="store_true", help="print one JSON object")
-    one.set_defaults(run=_expected(_settle))
+    job = jobs.add_parser("settle", help=text, description=f"For a writer that won't start again: {text}.")
+    job.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True)
+    _add_security(job)
+    job.add_argument("--commit-topic", default="tidelog-sink-commits", metavar="TOPIC")
+    job.add_argument("--json", action="store_true", help="print one JSON object")
+    job.set_defaults(run=_expected(_settle))
 
 
 def _job(

@@ -21,28 +21,30 @@ def add_parser(commands: Subparsers) -> None:
 
     action = add_actions(commands, "topics", "list, describe, create, alter and delete topics", __doc__)
 
-    one = action("list", run_list, "names of topics, one a line")
-    one.add_argument("--internal", action="store_true", help="those of the broker itself too")
-    one = action("describe", run_describe, "partitions, offsets, sizes and settings of topics")
-    one.add_argument("topics", metavar="TOPIC", nargs="*", help="all when none is given")
-    one = action("create", run_create, "make a topic")
-    one.add_argument("topic", metavar="TOPIC")
-    one.add_argument("--partitions", metavar="N", type=int, default=-1, help="default: the broker's num.partitions")
-    one.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is no error")
-    _add_config(one, "a setting of the topic; may be given again")
-    one = action("alter", run_alter, "change settings of a topic, or add partitions")
-    one.add_argument("topic", metavar="TOPIC")
-    one.add_argument("--partitions", metavar="N", type=int, help="how many there shall be; never fewer than there are")
-    one.add_argument(
+    parser = action("list", run_list, "names of topics, one a line")
+    parser.add_argument("--internal", action="store_true", help="those of the broker itself too")
+    parser = action("describe", run_describe, "partitions, offsets, sizes and settings of topics")
+    parser.add_argument("topics", metavar="TOPIC", nargs="*", help="all when none is given")
+    parser = action("create", run_create, "make a topic")
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--partitions", metavar="N", type=int, default=-1, help="default: the broker's num.partitions")
+    parser.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is no error")
+    _add_config(parser, "a setting of the topic; may be given again")
+    parser = action("alter", run_alter, "change settings of a topic, or add partitions")
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "--partitions", metavar="N", type=int, help="how many there shall be; never fewer than there are"
+    )
+    parser.add_argument(
         "--delete-config",
         metavar="NAME",
         action="append",
         default=[],
         help="back to the broker's value; may be given again",
     )
-    _add_config(one, "a setting and its new value; may be given again")
-    one = action("delete", run_delete, "delete topics and what is in them")
-    one.add_argument("topics", metavar="TOPIC", nargs="+")
+    _add_config(parser, "a setting and its new value; may be given again")
+    parser = action("delete", run_delete, "delete topics and what is in them")
+    parser.add_argument("topics", metavar="TOPIC", nargs="+")
 
 
 def _add_config(parser: argparse.ArgumentParser, text: str) -> None:

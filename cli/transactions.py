@@ -23,24 +23,24 @@ def add_parser(commands: Subparsers) -> None:
 
     action = add_actions(commands, "transactions", "list, describe and abort transactions", __doc__)
 
-    one = action("list", run_list, "transactional ids, their producers and states")
-    one.add_argument("--state", metavar="STATE", action="append", default=[], help="only those: Ongoing, Empty, …")
-    one.add_argument("--longer-than", metavar="SECONDS", type=float, help="only those that run for longer")
-    one = action("describe", run_describe, "partitions, time-out and age of transactions")
-    one.add_argument("ids", metavar="TRANSACTIONAL-ID", nargs="+")
-    one = action(
+    parser = action("list", run_list, "transactional ids, their producers and states")
+    parser.add_argument("--state", metavar="STATE", action="append", default=[], help="only those: Ongoing, Empty, …")
+    parser.add_argument("--longer-than", metavar="SECONDS", type=float, help="only those that run for longer")
+    parser = action("describe", run_describe, "partitions, time-out and age of transactions")
+    parser.add_argument("ids", metavar="TRANSACTIONAL-ID", nargs="+")
+    parser = action(
         "producers", run_producers, "producers of a partition, and the first offsets of their open transactions"
     )
-    one.add_argument("topic", metavar="TOPIC[:PARTITION,…]")
-    one = action(
+    parser.add_argument("topic", metavar="TOPIC[:PARTITION,…]")
+    parser = action(
         "abort",
         run_abort,
         "end a transaction: by its id, which shuts its producer out; or by a partition and the offset that it begins at there",
     )
-    one.add_argument("id", metavar="TRANSACTIONAL-ID", nargs="?")
-    one.add_argument("--topic", metavar="TOPIC")
-    one.add_argument("--partition", metavar="N", type=int)
-    one.add_argument("--start-offset", metavar="OFFSET", type=int)
+    parser.add_argument("id", metavar="TRANSACTIONAL-ID", nargs="?")
+    parser.add_argument("--topic", metavar="TOPIC")
+    parser.add_argument("--partition", metavar="N", type=int)
+    parser.add_argument("--start-offset", metavar="OFFSET", type=int)
 
 
 def _client(options: Any) -> KafkaClient:
@@ -76,7 +76,7 @@ def run_list(options: Any) -> int:
         raise KafkaFailure(
             f"--state: there is no state {', '.join(answer.unknown_state_filters)}; Ongoing, Empty, … are"
         )
-    found = sorted(answer.transaction_states, key=lambda one: one.transactional_id)
+    found = sorted(answer.transaction_states, key=lambda transaction: transaction.transactional_id)
     if options.json:
         return _print_json(
             [

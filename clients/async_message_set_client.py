@@ -157,11 +157,11 @@ class AsyncMessageSetClient:
 
     # -- inside
 
-    async def _do(self, one: Exchange[T]) -> T:
+    async def _do(self, exchange: Exchange[T]) -> T:
         async with self._turn:
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    answer = await self._ask(one)
+                    answer = await self._ask(exchange)
             except asyncio.IncompleteReadError:
                 self._drop()
                 raise EOFError(
@@ -170,9 +170,9 @@ class AsyncMessageSetClient:
             except BaseException:
                 self._drop()  # half an answer may be on its way
                 raise
-            return one.read(answer)
+            return exchange.read(answer)
 
-    async def _ask(self, one: Exchange[T]) -> bytes:
+    async def _ask(self, exchange: Exchange[T]) -> bytes:
         now_s = asyncio.get_running_loop().time
         if self._until_s is not None and now_s() >= self._until_s:
             self._drop()  # the session ends: a new connection begins one
@@ -182,15 +182,15 @@ class AsyncMessageSetClient:
             if self._authentication is not None:
                 answer = await self._exchange(self._authentication)
                 self._until_s = session_end_s(self._authentication.read(answer), now_s())
-        return await self._exchange(one)
+        return await self._exchange(exchange)
 
-    async def _exchange(self, one: Exchange[T]) -> bytes:
+    async def _exchange(self, exchange: Exchange[T]) -> bytes:
         assert self._streams is not None
         reader, writer = self._streams
-        writer.write(one.request)
+        writer.write(exchange.request)
         await writer.drain()
         total = int.from_bytes(await reader.readexactly(SIZE_FIELD), "big", signed=True)
-        return await reader.readexactly(check_total(total, one.limit))
+        return await reader.readexactly(check_total(total, exchange.limit))
 
     def _drop(self) -> asyncio.StreamWriter | None:
         if self._streams is None:

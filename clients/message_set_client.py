@@ -200,12 +200,12 @@ class MessageSetClient:
 
     # -- inside
 
-    def _do(self, one: Exchange[T]) -> T:
+    def _do(self, exchange: Exchange[T]) -> T:
         if self._until_s is not None and clocks.monotonic() >= self._until_s:
             self.close()  # the session ends: a new connection begins one
         if self._socket is None:
             self._connect()
-        return self._exchange(one)
+        return self._exchange(exchange)
 
     def _connect(self) -> None:
         self._until_s = None
@@ -225,16 +225,16 @@ class MessageSetClient:
                 self.close()
                 raise
 
-    def _exchange(self, one: Exchange[T]) -> T:
+    def _exchange(self, exchange: Exchange[T]) -> T:
         assert self._socket is not None
         try:
-            self._socket.sendall(one.request)
+            self._socket.sendall(exchange.request)
             total = int.from_bytes(self._receive(SIZE_FIELD), "big", signed=True)
-            answer = self._receive(check_total(total, one.limit))
+            answer = self._receive(check_total(total, exchange.limit))
         except BaseException:
             self.close()  # half an answer may be on its way
             raise
-        return one.read(answer)
+        return exchange.read(answer)
 
     def _receive(self, count: int) -> bytearray:
         assert self._socket is not None

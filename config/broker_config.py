@@ -294,8 +294,8 @@ class BrokerConfig:
 
     def of_listener(self, listener: str, setting: str, mechanism: str = "") -> Any:
         """The value of `setting` for a listener, or for one mechanism of it: the narrowest that was set counts."""
-        for one in dict.fromkeys((mechanism, "")):
-            name = whole_name(listener, setting, one)
+        for prefix in dict.fromkeys((mechanism, "")):
+            name = whole_name(listener, setting, prefix)
             if name in self.listener_values:
                 return self.listener_values[name]
         return getattr(self, setting.replace(".", "_"))
@@ -438,6 +438,10 @@ def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:
     attributes["message_set_listeners"] = tuple(listener for listener in message_sets if listener is not None)
     http = attributes["http_listener"]
     attributes["http_listener"] = attempt("http.listener", parse_address, http, "http", "https") if http else None
-    bound = [(one.host, one.port) for one in (*listeners, *attributes["message_set_listeners"]) if one.port]
+    bound = [
+        (listener.host, listener.port)
+        for listener in (*listeners, *attributes["message_set_listeners"])
+        if listener.port
+    ]
     if len(set(bound)) < len(bound):
         problems.append("listeners: two of them have the same host and port")

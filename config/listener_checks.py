@@ -21,10 +21,10 @@ def securable_listeners(
 
     `http_asks`: http.authentication.
     """
-    others = [one for one in message_sets if one.security_protocol != "PLAINTEXT"]
+    others = [listener for listener in message_sets if listener.security_protocol != "PLAINTEXT"]
     if http is not None and (http.security_protocol != "PLAINTEXT" or "oauthbearer" in http_asks):
         others.append(http)
-    return (*kafkas, *{one.name: one for one in others}.values())
+    return (*kafkas, *{listener.name: listener for listener in others}.values())
 
 
 def unknown_listener(setting: str, parts: ListenerSetting, listeners: Sequence[Listener]) -> list[str]:
@@ -60,7 +60,7 @@ def http_problems(own: Mapping[str, Value], attributes: Mapping[str, Any]) -> It
         yield "http.authentication=bearer and http.tokens.file need each other: set both, or neither"
     if listener is None:
         return
-    if "oauthbearer" not in asks and not any(one.name.lower() == HTTP for one in attributes["listeners"]):
+    if "oauthbearer" not in asks and not any(listener.name.lower() == HTTP for listener in attributes["listeners"]):
         for name in own:
             if (parts := split_name(name)) and parts.listener == HTTP and parts.setting.startswith(_OF_TOKENS):
                 yield f"{name} means nothing without http.authentication=oauthbearer"
@@ -108,7 +108,7 @@ def _value(
     own: Mapping[str, Value], attributes: Mapping[str, Any], listener: Listener, setting: str, mechanism: str = ""
 ) -> Any:
     """What `BrokerConfig.of_listener` will say."""
-    names = [whole_name(listener.name, setting, one) for one in (mechanism, "")]
+    names = [whole_name(listener.name, setting, prefix) for prefix in (mechanism, "")]
     return next((own[name] for name in names if name in own), attributes[setting.replace(".", "_")])
 
 

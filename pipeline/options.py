@@ -267,9 +267,9 @@ def _offsets(name: str, text: str) -> Offsets | int:
 
 def _timestamps(found: Mapping[str, str], bound: str) -> int | Offsets | None:
     """Timestamp bounds. One for all partitions comes before those for each, as with Spark's source."""
-    one, each = f"{bound}Timestamp", f"{bound}OffsetsByTimestamp"
-    if one in found:
-        return _number(found, one)
+    for_all, each = f"{bound}Timestamp", f"{bound}OffsetsByTimestamp"
+    if for_all in found:
+        return _number(found, for_all)
     return _numbers(each, found[each], "a timestamp in ms", 0) if each in found else None
 
 

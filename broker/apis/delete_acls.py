@@ -53,18 +53,18 @@ async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> De
     )
 
 
-def _filter(one: DeleteAclsFilter) -> AclFilter | ProtocolError:
+def _filter(wanted: DeleteAclsFilter) -> AclFilter | ProtocolError:
     from ..security.acl.validation import new_filter
 
     try:
         return new_filter(
-            one.resource_type_filter,
-            one.resource_name_filter,
-            one.pattern_type_filter,
-            one.principal_filter,
-            one.host_filter,
-            one.operation,
-            one.permission_type,
+            wanted.resource_type_filter,
+            wanted.resource_name_filter,
+            wanted.pattern_type_filter,
+            wanted.principal_filter,
+            wanted.host_filter,
+            wanted.operation,
+            wanted.permission_type,
         )
     except ProtocolError as error:
         return error

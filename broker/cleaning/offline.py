@@ -115,10 +115,10 @@ class OfflineCompaction:
             logs.open()
             try:
                 logs.load(self._read_settings(logs))
-                one = logs.get(self._place.topic, self._place.partition)
-                if one is None:
+                partition_log = logs.get(self._place.topic, self._place.partition)
+                if partition_log is None:
                     raise DataDirectoryError(self._path, "was not loaded", "see `tidelog log verify`")
-                return self._clean(one, logs)
+                return self._clean(partition_log, logs)
             finally:
                 # What was replaced goes now, not at the next start: room is why people do this.
                 scheduler.finish("delete-file", _DELETION_TIMEOUT_S)
@@ -161,18 +161,18 @@ class OfflineCompaction:
 
         return config_of
 
-    def _clean(self, one: UnifiedLog, logs: LogManager) -> OfflineResult:
+    def _clean(self, partition_log: UnifiedLog, logs: LogManager) -> OfflineResult:
         began = self._time.monotonic_ms()
         manager = CleanerManager(logs, self._fs, self._time)
         manager.load()
         self._pool = CleanerPool(manager, pool_settings(self._config), time=self._time, secret=self._secret)
         cleaner = self._pool.make_cleaner()
-        size, segments, passes, removed = one.size, one.segment_count, 0, RemovalCounts()
-        one.local.open_ledger(count=True)
-        before = one.ledger.value
+        size, segments, passes, removed = partition_log.size, partition_log.segment_count, 0, RemovalCounts()
+        partition_log.local.open_ledger(count=True)
+        before = partition_log.ledger.value
         roll = True
         while True:
-            work = manager.take(one, roll=roll)
+            work = manager.take(partition_log, roll=roll)
             assert work is not None, "nobody else is here"
             roll = False
             found = work.eligibility
@@ -183,26 +183,28 @@ class OfflineCompaction:
             self._progress(found.dirty_bytes + 2 * (found.clean_bytes + found.dirty_bytes), 0)
             result = manager.clean(work, cleaner, self)
             if result is None:
-                cause = next((failure.cause for name, failure in manager.uncleanable() if name == one.name), "stopped")
+                cause = next(
+                    (failure.cause for name, failure in manager.uncleanable() if name == partition_log.name), "stopped"
+                )
                 raise DataDirectoryError(self._path, f"can't be cleaned: {cause}", "see `tidelog log verify`")
             passes += 1
             removed = removed.plus(removed_by_pass(result.counts))
             if not result.map_was_full:
                 break
-        after = one.ledger.value
+        after = partition_log.ledger.value
         if before is not None and after is not None:
             removed = removed_between(before, after)
         return OfflineResult(
-            one.topic,
-            one.partition,
+            partition_log.topic,
+            partition_log.partition,
             removed,
             passes,
             size,
-            one.size,
+            partition_log.size,
             segments,
-            one.segment_count,
+            partition_log.segment_count,
             self._time.monotonic_ms() - began,
-            describe_ledger(one),
+            describe_ledger(partition_log),
         )
 
     # --- the control of the pass ---

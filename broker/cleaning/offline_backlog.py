@@ -110,26 +110,30 @@ class OfflineBacklog:
         return config_of
 
     def _clean_all(self, logs: LogManager, topics: frozenset[str]) -> list[CleanedLog]:
-        compacted = [one for one in logs.logs() if COMPACT_POLICY in one.config.cleanup_policy]
-        missing = topics - {one.topic for one in compacted}
+        compacted = [
+            partition_log for partition_log in logs.logs() if COMPACT_POLICY in partition_log.config.cleanup_policy
+        ]
+        missing = topics - {partition_log.topic for partition_log in compacted}
         if missing:
-            there = ", ".join(sorted({one.topic for one in compacted})) or "none"
+            there = ", ".join(sorted({partition_log.topic for partition_log in compacted})) or "none"
             raise ConfigError([f"no compacted topic {', '.join(sorted(missing))} here; there are {there}"])
-        wanted = [one for one in compacted if not topics or one.topic in topics]
-        wanted.sort(key=lambda one: one.size, reverse=True)  # the largest first: nobody waits for one that began late
+        wanted = [partition_log for partition_log in compacted if not topics or partition_log.topic in topics]
+        wanted.sort(
+            key=lambda partition_log: partition_log.size, reverse=True
+        )  # the largest first: nobody waits for one that began late
         manager = CleanerManager(logs, self._fs, self._time)
         manager.load()
         workers = max(1, min(self._workers, len(wanted)))
         settings = replace(pool_settings(self._config), threads=workers)
         self._pool = CleanerPool(manager, settings, time=self._time, secret=self._secret)
-        self._progress(sum(one.size for one in wanted), 0)
+        self._progress(sum(partition_log.size for partition_log in wanted), 0)
         idle = [self._pool.make_cleaner() for _ in range(workers)]
 
-        def work(one: UnifiedLog) -> CleanedLog:
+        def work(partition_log: UnifiedLog) -> CleanedLog:
             with self._lock:
                 cleaner = idle.pop()
             try:
-                return self._clean(one, manager, cleaner)
+                return self._clean(partition_log, manager, cleaner)
             finally:
                 with self._lock:
                     idle.append(cleaner)
@@ -137,10 +141,10 @@ class OfflineBacklog:
         with ThreadPoolExecutor(workers, thread_name_prefix="cleaner") as executor:
             return list(executor.map(work, wanted))
 
-    def _clean(self, one: UnifiedLog, manager: CleanerManager, cleaner: Cleaner) -> CleanedLog:
-        size, removed, roll = one.size, RemovalCounts(), True
+    def _clean(self, partition_log: UnifiedLog, manager: CleanerManager, cleaner: Cleaner) -> CleanedLog:
+        size, removed, roll = partition_log.size, RemovalCounts(), True
         while True:
-            taken = manager.take(one, roll=roll)
+            taken = manager.take(partition_log, roll=roll)
             assert taken is not None, "nobody else has it"
             roll = False
             found = taken.eligibility
@@ -149,14 +153,16 @@ class OfflineBacklog:
                 break
             result = manager.clean(taken, cleaner, self)
             if result is None:
-                cause = next((failure.cause for name, failure in manager.uncleanable() if name == one.name), "stopped")
+                cause = next(
+                    (failure.cause for name, failure in manager.uncleanable() if name == partition_log.name), "stopped"
+                )
                 self._step(size)
-                return CleanedLog(one.name, removed, size, one.size, str(cause))
+                return CleanedLog(partition_log.name, removed, size, partition_log.size, str(cause))
             removed = removed.plus(removed_by_pass(result.counts))
             if not result.map_was_full:
                 break
         self._step(size)
-        return CleanedLog(one.name, removed, size, one.size)
+        return CleanedLog(partition_log.name, removed, size, partition_log.size)
 
     def _step(self, done: int) -> None:
         with self._lock:

@@ -62,8 +62,8 @@ class CleanRequest:
         """As JSON has it. Its state is waiting, running, and at the end done, or failed where `errors` has a partition that could
         not be cleaned, or not to its end."""
         total = RemovalCounts()
-        for one in list(self.removed.values()):
-            total = total.plus(one)
+        for removed in list(self.removed.values()):
+            total = total.plus(removed)
         finished = "failed" if self.errors else "done"
         state = finished if self.finished_ms is not None else "waiting" if self.started_ms is None else "running"
         return {
@@ -80,11 +80,11 @@ class CleanRequest:
             "removedBytes": total.bytes,
             "byPartition": {
                 str(partition): {
-                    "removed": one.by_cause(),
-                    "removedBytes": one.bytes,
+                    "removed": removed.by_cause(),
+                    "removedBytes": removed.bytes,
                     "ledger": self.ledgers.get(partition),
                 }
-                for partition, one in sorted(self.removed.items())
+                for partition, removed in sorted(self.removed.items())
             },
             "errors": {str(partition): error for partition, error in sorted(self.errors.items())},
         }
@@ -157,31 +157,31 @@ class CleanRequests:
                     self._thread = None
                     while self._waiting:
                         request, logs = self._waiting.popleft()
-                        request.errors.update({one.partition: "the daemon stops" for one in logs})
+                        request.errors.update({partition_log.partition: "the daemon stops" for partition_log in logs})
                         self._finish(request)
                     return
                 request, logs = self._waiting.popleft()
             request.started_ms = self._time.milliseconds()
-            for one in logs:
-                one.local.open_ledger(count=True)
-                before = one.ledger.value
+            for partition_log in logs:
+                partition_log.local.open_ledger(count=True)
+                before = partition_log.ledger.value
                 try:
-                    if one.failure is not None:  # deleted while the request waited, or its disk has failed
-                        raise one.failure
-                    if COMPACT_POLICY in one.config.cleanup_policy:
+                    if partition_log.failure is not None:  # deleted while the request waited, or its disk has failed
+                        raise partition_log.failure
+                    if COMPACT_POLICY in partition_log.config.cleanup_policy:
                         cleaner = cleaner or self._make_cleaner()
-                        self._clean(request, one, cleaner)
+                        self._clean(request, partition_log, cleaner)
                     else:
-                        one.roll()
-                    self._delete(request, one)
+                        partition_log.roll()
+                    self._delete(request, partition_log)
                 except (StorageError, RecordError, OSError, CleaningAborted) as error:
-                    request.errors[one.partition] = str(error)
+                    request.errors[partition_log.partition] = str(error)
                 except Exception as error:  # nothing may end the thread
-                    log.exception("%s: cleaning on request failed", one.name)
-                    request.errors[one.partition] = f"{type(error).__name__}: {error}"
-                self._settle(request, one, before)
-                if one.failure is not None:  # met by a sync beside the pass
-                    request.errors.setdefault(one.partition, str(one.failure))
+                    log.exception("%s: cleaning on request failed", partition_log.name)
+                    request.errors[partition_log.partition] = f"{type(error).__name__}: {error}"
+                self._settle(request, partition_log, before)
+                if partition_log.failure is not None:  # met by a sync beside the pass
+                    request.errors.setdefault(partition_log.partition, str(partition_log.failure))
                 request.partitions_done += 1
             self._finish(request)
 
@@ -189,8 +189,8 @@ class CleanRequests:
         request.finished_ms = self._time.milliseconds()
         request.done.set()
 
-    def _clean(self, request: CleanRequest, one: UnifiedLog, cleaner: Cleaner) -> None:
-        work = self._take(request, one, roll=True)
+    def _clean(self, request: CleanRequest, partition_log: UnifiedLog, cleaner: Cleaner) -> None:
+        work = self._take(request, partition_log, roll=True)
         tries = 0
         while True:
             found = work.eligibility
@@ -199,44 +199,48 @@ class CleanRequests:
                 return
             result = self._manager.clean(work, cleaner, self)
             if result is None:
-                failed = dict(self._manager.uncleanable()).get(one.name)
+                failed = dict(self._manager.uncleanable()).get(partition_log.name)
                 tries += 1
                 if failed is not None or tries == MAX_TRIES or self._stopping.wait(_POLL_S * tries):
-                    request.errors[one.partition] = failed.cause if failed is not None else "the pass was ended early"
+                    request.errors[partition_log.partition] = (
+                        failed.cause if failed is not None else "the pass was ended early"
+                    )
                     return
                 # Retention took segments from under it.
-                work = self._take(request, one, roll=False)
+                work = self._take(request, partition_log, roll=False)
                 continue
-            self._add(request, one, removed_by_pass(result.counts))
+            self._add(request, partition_log, removed_by_pass(result.counts))
             if not result.map_was_full:
                 return
-            work = self._take(request, one, roll=False)
+            work = self._take(request, partition_log, roll=False)
 
-    def _take(self, request: CleanRequest, one: UnifiedLog, *, roll: bool) -> Work:
-        before, _ = self._manager.passes(one)
-        while (work := self._manager.take(one, roll=roll)) is None:
-            if self._stopping.wait(_POLL_S) or one.failure is not None:
-                raise CleaningAborted("the daemon stops" if self._stopping.is_set() else str(one.failure))
-        after, last = self._manager.passes(one)
+    def _take(self, request: CleanRequest, partition_log: UnifiedLog, *, roll: bool) -> Work:
+        before, _ = self._manager.passes(partition_log)
+        while (work := self._manager.take(partition_log, roll=roll)) is None:
+            if self._stopping.wait(_POLL_S) or partition_log.failure is not None:
+                raise CleaningAborted("the daemon stops" if self._stopping.is_set() else str(partition_log.failure))
+        after, last = self._manager.passes(partition_log)
         if after != before and last is not None:  # the one that was waited for
-            self._add(request, one, removed_by_pass(last.counts))
+            self._add(request, partition_log, removed_by_pass(last.counts))
         return work
 
-    def _delete(self, request: CleanRequest, one: UnifiedLog) -> None:
-        self._add(request, one, removed_by_retention(one.delete_old_segments()))
+    def _delete(self, request: CleanRequest, partition_log: UnifiedLog) -> None:
+        self._add(request, partition_log, removed_by_retention(partition_log.delete_old_segments()))
 
     @staticmethod
-    def _settle(request: CleanRequest, one: UnifiedLog, before: Ledger | None) -> None:
+    def _settle(request: CleanRequest, partition_log: UnifiedLog, before: Ledger | None) -> None:
         """The ledger has what passes took that did not come to their end, too."""
-        request.ledgers[one.partition] = describe_ledger(one)
-        after, told = one.ledger.value, request.removed.get(one.partition, RemovalCounts())
+        request.ledgers[partition_log.partition] = describe_ledger(partition_log)
+        after, told = partition_log.ledger.value, request.removed.get(partition_log.partition, RemovalCounts())
         if before is not None and after is not None:
             told = removed_between(before, after)._replace(bytes=told.bytes)
-        request.removed[one.partition] = told
+        request.removed[partition_log.partition] = told
 
     @staticmethod
-    def _add(request: CleanRequest, one: UnifiedLog, removed: RemovalCounts) -> None:
-        request.removed[one.partition] = request.removed.get(one.partition, RemovalCounts()).plus(removed)
+    def _add(request: CleanRequest, partition_log: UnifiedLog, removed: RemovalCounts) -> None:
+        request.removed[partition_log.partition] = request.removed.get(partition_log.partition, RemovalCounts()).plus(
+            removed
+        )
 
     # --- the control of a pass ---
 

@@ -141,12 +141,14 @@ def why_topic(
     partitions = []
     left = MAX_SEGMENTS
     for log in logs:
-        one = why_partition(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners, limit=max(1, left))
-        left -= len(one["segments"])
-        partitions.append(one)
+        explained = why_partition(
+            log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners, limit=max(1, left)
+        )
+        left -= len(explained["segments"])
+        partitions.append(explained)
     return {
         "topic": topic,
-        "asOfMs": max((one["asOfMs"] for one in partitions), default=None),
+        "asOfMs": max((explained["asOfMs"] for explained in partitions), default=None),
         "cleanerBackoffMs": cleaner_backoff_ms,
         "retentionCheckIntervalMs": retention_check_ms,
         "partitions": partitions,

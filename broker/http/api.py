@@ -113,13 +113,13 @@ class HttpApi:
 
     def _owners(self, logs: list[UnifiedLog]) -> dict[int, TransactionOwner]:
         """Owners of the transactions that hold back the last stable offsets of these logs, as far as they are known."""
-        open_ones = {txn.producer_id for log in logs if (txn := log.oldest_transaction()) is not None}
-        if not open_ones:
+        open_producer_ids = {txn.producer_id for log in logs if (txn := log.oldest_transaction()) is not None}
+        if not open_producer_ids:
             return {}
         from ..transactions.coordinator import TransactionFilter
 
         async def ask() -> list[TransactionMetadata]:
-            return self._broker.transactions.list_transactions(TransactionFilter(producer_ids=open_ones))
+            return self._broker.transactions.list_transactions(TransactionFilter(producer_ids=open_producer_ids))
 
         try:
             found = asyncio.run_coroutine_threadsafe(ask(), self._broker.loop).result(LOOP_TIMEOUT_S)

@@ -297,7 +297,7 @@ def _check_agreement(
             f"{len(repairs.create)} partitions have no directory, {topic}-{partition} for one",
             "name all of log.dirs; if one was lost, start tidelog once without it",
         )
-    nameless = [f"{topic}-{number}" for (topic, number), one in found.items() if one.topic_id == NO_ID]
+    nameless = [f"{topic}-{number}" for (topic, number), partition in found.items() if partition.topic_id == NO_ID]
     if any(repairs) or nameless:
         raise DataDirectoryError(
             paths[0], f"{FILE_NAME} and the partitions' directories do not agree", "start tidelog once and stop it"

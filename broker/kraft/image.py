@@ -117,8 +117,8 @@ class MetadataImage:
                 self._transaction = None
             case EndTransactionRecord():
                 pending, self._transaction = self._transaction or [], None
-                for one in pending:
-                    self._apply(one)
+                for record in pending:
+                    self._apply(record)
             case _ if self._transaction is not None:
                 self._transaction.append(message)
             case _:

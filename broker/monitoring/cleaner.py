@@ -208,9 +208,9 @@ def _recopy_percent(results: Sequence[PassResult]) -> float:
     return 100 * sum(result.counts.bytes_kept for result in results) / read if read else 0.0
 
 
-def _dirty_age(one: PartitionCleaning, now_ms: int) -> float | None:
+def _dirty_age(cleaning: PartitionCleaning, now_ms: int) -> float | None:
     """Seconds; None where nothing is dirty, or the time of the first dirty record is not known."""
-    began_ms = one.section.first_timestamp
+    began_ms = cleaning.section.first_timestamp
     return None if began_ms < 0 else max(0, now_ms - began_ms) / 1000
 
 
@@ -225,21 +225,21 @@ def _states(seen: Seen) -> dict[str, float]:
     return {state: counts[state] for state in _STATES}
 
 
-def _state(one: PartitionCleaning) -> str:
+def _state(cleaning: PartitionCleaning) -> str:
     """One of _STATES."""
-    if one.in_work:
+    if cleaning.in_work:
         return "in_work"
-    if one.failure is not None:
+    if cleaning.failure is not None:
         return "uncleanable"
-    if one.eligibility.reason is not None:
+    if cleaning.eligibility.reason is not None:
         return "due"
-    return "clean" if one.eligibility.cause is Cause.CLEAN else "waiting"
+    return "clean" if cleaning.eligibility.cause is Cause.CLEAN else "waiting"
 
 
-def _cause(one: PartitionCleaning) -> str:
-    found = one.eligibility
-    if one.failure is not None:
+def _cause(cleaning: PartitionCleaning) -> str:
+    found = cleaning.eligibility
+    if cleaning.failure is not None:
         return "uncleanable"
-    if one.in_work:
+    if cleaning.in_work:
         return "in_work"
     return (found.reason or found.cause or found.held_by).name.lower()

@@ -117,8 +117,8 @@ class Health:
             "reasons": [problem._asdict() for problem in found[:MOST_PROBLEMS]],
             "reasonsOmitted": max(0, len(found) - MOST_PROBLEMS),
             "notes": [
-                {"note": "open_listener", "subject": one.address, "text": one.text}
-                for one in open_listeners(broker.config)
+                {"note": "open_listener", "subject": listener.address, "text": listener.text}
+                for listener in open_listeners(broker.config)
             ],
         }
         return Verdict(not found, content)

@@ -138,6 +138,6 @@ def ledger_metrics() -> Table[Seen]:
 # fmt: on
 
 
-def _removed(one: Seen) -> Mapping[str, float] | None:
-    removed = None if one.ledger is None else one.ledger.removed
+def _removed(seen: Seen) -> Mapping[str, float] | None:
+    removed = None if seen.ledger is None else seen.ledger.removed
     return removed and {cause: removed[cause] for cause in CAUSES if cause in removed}

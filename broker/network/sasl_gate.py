@@ -53,7 +53,7 @@ class SaslGate:
             raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
         key, _, _ = _read_header(buffer, start)
         if key not in _ALLOWED:
-            name = next((one.name for one in ApiKey if one == key), f"API key {key}")
+            name = next((known.name for known in ApiKey if known == key), f"API key {key}")
             if state.expired:
                 raise ConnectionAborted(f"{name} came after the session's end (connections.max.reauth.ms)")
             raise ConnectionAborted(

@@ -207,8 +207,12 @@ class SocketServer:
     @property
     def hint(self) -> str:
         """What the ready line adds where an address that clients are told may be wrong for some; empty elsewhere."""
-        open_ones = [one for one in self.endpoints if not one.advertised and one.host not in ("127.0.0.1", "::1")]
-        return HINT if self._container is not None and open_ones else ""
+        open_endpoints = [
+            endpoint
+            for endpoint in self.endpoints
+            if not endpoint.advertised and endpoint.host not in ("127.0.0.1", "::1")
+        ]
+        return HINT if self._container is not None and open_endpoints else ""
 
     def connection_opened(self, connection: Connection) -> str | None:
         """Counts a connection in; a text says why it is refused."""

@@ -141,18 +141,18 @@ class OldFetchJob(FetchJob):
             convert = partial(self._convert, piece, wanted.offset, min(wanted.max_bytes, left), is_first)
             work = asyncio.ensure_future(self._broker.conversions.run(convert, self._client))
             try:
-                one = await asyncio.shield(work)
+                conversion = await asyncio.shield(work)
             except BaseException:
                 # The client has left, but the thread may be reading: the files are given back when it is done.
                 work.add_done_callback(partial(_release_after, rows))
                 raise
-            if isinstance(one.records, FileSlice):
-                left -= one.records.count
-            elif one.records:
-                left -= len(one.records)
-                room -= len(one.records)
-            is_first = is_first and not one.records
-            converted.append(one)
+            if isinstance(conversion.records, FileSlice):
+                left -= conversion.records.count
+            elif conversion.records:
+                left -= len(conversion.records)
+                room -= len(conversion.records)
+            is_first = is_first and not conversion.records
+            converted.append(conversion)
         return converted
 
     def _convert(self, piece: FileSlice, offset: int, max_bytes: int, whole_first: bool) -> Converted:
@@ -171,12 +171,12 @@ class OldFetchJob(FetchJob):
 
     def _read_on(self, rows: list[FetchedRow], converted: list[Converted]) -> bool:
         """True, with offsets moved and leases given back, when there is nothing to send but there may be further on."""
-        if any(one.records or one.error for one in converted) or any(row[1] for _, _, row in rows):
+        if any(conversion.records or conversion.error for conversion in converted) or any(row[1] for _, _, row in rows):
             return False
         moved = False
-        for (_, wanted, _), one in zip(rows, converted, strict=True):
-            if one.next_offset > wanted.offset:
-                wanted.offset = one.next_offset
+        for (_, wanted, _), conversion in zip(rows, converted, strict=True):
+            if conversion.next_offset > wanted.offset:
+                wanted.offset = conversion.next_offset
                 moved = True
         if moved:
             _release(rows)
@@ -186,10 +186,10 @@ class OldFetchJob(FetchJob):
         counters = self._broker.counters
         topics: list[tuple[str | bytes, list[Any]]] = []
         unused: list[FileSlice] = []
-        for number, ((key, _, row), one) in enumerate(zip(rows, converted, strict=True), 1):
+        for number, ((key, _, row), conversion) in enumerate(zip(rows, converted, strict=True), 1):
             if number % CHUNK_UNITS == 0:
                 await self._let_others(rows)
-            piece, records = row[6], one.records
+            piece, records = row[6], conversion.records
             if piece is not None and records is not piece:
                 unused.append(piece)
             if isinstance(records, FileSlice):
@@ -197,9 +197,9 @@ class OldFetchJob(FetchJob):
             elif records:
                 counters.fetched_bytes += len(records)
                 self._broker.socket_server.send_counters.copy_fetch_bytes += len(records)
-            if one.error:
-                counters.errors[ApiKey.FETCH, one.error] += 1
-                row = (row[0], one.error, -1, -1, -1, None, None)
+            if conversion.error:
+                counters.errors[ApiKey.FETCH, conversion.error] += 1
+                row = (row[0], conversion.error, -1, -1, -1, None, None)
             if not topics or topics[-1][0] != key[0]:
                 topics.append((key[0], []))
             topics[-1][1].append((*row[:6], records or None))

@@ -157,7 +157,7 @@ class ShareFetchJob:
         return {**rows, **self._errors}
 
     async def _wait(self, max_wait_ms: int) -> Rows:
-        watched = [one for _, held in self._held for one in (held, held.partition)]
+        watched = [waitable for _, held in self._held for waitable in (held, held.partition)]
         future = self._shares.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(last=last))
         try:
             return await future

@@ -128,8 +128,8 @@ class ShareGroups:
             self._shares.drop(key)
         for key, error in failed.items():
             errors[key.topic_id, key.partition] = error
-        for one in unsynced:
-            await synced(one)
+        for write in unsynced:
+            await synced(write)
         bad: dict[bytes, StatePartitions] = {}
         good: dict[bytes, StatePartitions] = {}
         for topic_id, state in wanted.items():

@@ -139,7 +139,7 @@ class Asked:
         from ...protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
         from .kafka_client import check
 
-        one = DeleteAclsFilter(
+        acl_filter = DeleteAclsFilter(
             resource_type_filter=wanted.resource_type,
             resource_name_filter=wanted.resource_name,
             pattern_type_filter=wanted.pattern_type,
@@ -149,7 +149,7 @@ class Asked:
             permission_type=wanted.permission,
         )
         found = []
-        for result in self._client.ask(DeleteAclsRequest(filters=[one]), DeleteAclsResponse).filter_results:
+        for result in self._client.ask(DeleteAclsRequest(filters=[acl_filter]), DeleteAclsResponse).filter_results:
             check("access rules", result.error_code, result.error_message)
             for acl in result.matching_acls:
                 check("access rules", acl.error_code, acl.error_message)

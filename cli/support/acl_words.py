@@ -128,9 +128,9 @@ def _plain(text: str) -> str:
     return text.replace("_", "").replace("-", "").lower()
 
 
-def shown(one: IntEnum) -> str:
+def shown(member: IntEnum) -> str:
     """Format an enum member: `TRANSACTIONAL_ID` as `transactional-id`."""
-    return one.name.lower().replace("_", "-")
+    return member.name.lower().replace("_", "-")
 
 
 def row(rule: Acl) -> tuple[str, ...]:

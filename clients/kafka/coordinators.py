@@ -40,8 +40,12 @@ def find(
     found = []
     for key in keys:
         request = FindCoordinatorRequest(key=key, key_type=kind)
-        one: FindCoordinatorResponse = yield Asked(request, FindCoordinatorResponse, up_to, at_least)
-        found.append(Coordinator(key=key, error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port))
-        if one.error_code:
+        single: FindCoordinatorResponse = yield Asked(request, FindCoordinatorResponse, up_to, at_least)
+        found.append(
+            Coordinator(
+                key=key, error_code=single.error_code, node_id=single.node_id, host=single.host, port=single.port
+            )
+        )
+        if single.error_code:
             break
     return found

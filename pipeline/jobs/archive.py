@@ -148,7 +148,7 @@ def list_files(folder: str, data: str) -> list[ArchiveFile]:
                 path = os.path.join(place, name)
                 rows = pq.read_metadata(path).num_rows
                 found.append(ArchiveFile(os.path.relpath(path, folder), rows, os.path.getsize(path)))
-    return sorted(found, key=lambda one: one.path)
+    return sorted(found, key=lambda file: file.path)
 
 
 def read_archive(spark: Any, folder: str, live: Mapping[str, str] | None = None) -> Any:

@@ -22,16 +22,16 @@ class Narrowed(NamedTuple):
     least_offset: int | None = None
     most_offset: int | None = None
 
-    def clip(self, one: Range) -> Range | None:
+    def clip(self, wanted: Range) -> Range | None:
         """Part of a range within the limits; None if nothing is left."""
-        number = one.where.partition
+        number = wanted.where.partition
         if self.least_partition is not None and number < self.least_partition:
             return None
         if self.most_partition is not None and number > self.most_partition:
             return None
-        first = one.first if self.least_offset is None else max(one.first, self.least_offset)
-        end = one.end if self.most_offset is None else min(one.end, self.most_offset + 1)
-        return Range(one.where, first, end) if first < end else None
+        first = wanted.first if self.least_offset is None else max(wanted.first, self.least_offset)
+        end = wanted.end if self.most_offset is None else min(wanted.end, self.most_offset + 1)
+        return Range(wanted.where, first, end) if first < end else None
 
 
 def plan_batch(options: Options, narrowed: Narrowed | None = None, place: OpenPlace | None = None) -> list[AnySplit]:

@@ -86,9 +86,9 @@ def _look(directory: str) -> list[SegmentFile] | None:
         raise DirectoryError(f"{directory}: there is no such directory") from None
     except OSError as error:
         raise DirectoryError(f"{directory}: cannot be read ({error.strerror})") from error
-    return sorted(found, key=lambda one: one.base_offset)
+    return sorted(found, key=lambda segment: segment.base_offset)
 
 
 def floor(segments: list[SegmentFile], offset: int) -> int:
     """Index of the segment that holds `offset` if any does; −1 when it lies below the first."""
-    return bisect_right(segments, offset, key=lambda one: one.base_offset) - 1
+    return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1

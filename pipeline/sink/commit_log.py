@@ -120,9 +120,9 @@ class CommitLog:
         cleaning keeps no records of aborted ones.
         """
         for number in self._open.values():
-            one = self._transactions[number]
-            if one.first < last_stable_offset:
-                one.outcome = Outcome.COMMITTED
+            transaction = self._transactions[number]
+            if transaction.first < last_stable_offset:
+                transaction.outcome = Outcome.COMMITTED
 
     def queries(self) -> list[str]:
         """Queries that have a token. CommitTopicError."""

@@ -217,14 +217,14 @@ def _fetch(client: KafkaClient, topic: str, partition: int, position: int) -> Pa
     )
     answer = client.connection(node).request(request, FetchResponse, up_to=11, at_least=4)
     check(answer.error_code, f"reading {topic}")
-    one = answer.responses[0].partitions[0]
-    check(one.error_code, f"reading {topic}-{partition}")
-    if not one.records:
+    fetched = answer.responses[0].partitions[0]
+    check(fetched.error_code, f"reading {topic}-{partition}")
+    if not fetched.records:
         # Cleaning keeps a log's last batch: there is something below the end, and it will come.
         raise BrokerError(
             ErrorCode.REQUEST_TIMED_OUT, f"nothing came of {topic}-{partition} at {position}", retriable=True
         )
-    return one
+    return fetched
 
 
 def _leader(client: KafkaClient, topic: str, partition: int) -> int:
@@ -240,9 +240,9 @@ def _offset(client: KafkaClient, topic: str, partition: int, which: int) -> int:
         wanted = ListOffsetsPartition(partition_index=partition, timestamp=which)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
         answer = client.connection(node).request(request, ListOffsetsResponse, up_to=6, at_least=1)
-        one = answer.topics[0].partitions[0]
-        check(one.error_code, f"the offsets of {topic}-{partition}")
-        return int(one.offset)
+        listed = answer.topics[0].partitions[0]
+        check(listed.error_code, f"the offsets of {topic}-{partition}")
+        return int(listed.offset)
 
     return client.retry(ask)
 

@@ -114,7 +114,7 @@ class KafkaClient:
             connection = self.any_connection()
             request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
             answer = connection.request(request, MetadataResponse, up_to=12, at_least=4)
-            self._brokers = {one.node_id: (one.host, one.port) for one in answer.brokers}
+            self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
             return answer
 
         return self.retry(ask)
@@ -189,8 +189,8 @@ class KafkaClient:
 def leaders(answer: MetadataResponse) -> dict[tuple[str, int], Leader]:
     """(topic, partition) → its leader, of all topics in the answer that have no error."""
     return {
-        (topic.name, one.partition_index): Leader(one.leader_id, one.leader_epoch)
+        (topic.name, partition.partition_index): Leader(partition.leader_id, partition.leader_epoch)
         for topic in answer.topics
         if topic.name is not None and not topic.error_code
-        for one in topic.partitions
+        for partition in topic.partitions
     }

@@ -130,7 +130,7 @@ def _security(settings: Mapping[str, str]) -> ClientSecurity:
 def parse_addresses(text: str) -> tuple[Address, ...]:
     """`host:port, host, [::1]:port`; the port is 9092 where there is none. OptionError."""
     found = []
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    for part in filter(None, (address.strip() for address in text.split(","))):
         host, colon, port = part.rpartition(":")
         if not colon or (part.startswith("[") and part.endswith("]")):
             host, port = part, str(DEFAULT_PORT)

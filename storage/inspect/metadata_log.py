@@ -111,7 +111,7 @@ def find_metadata_log(file_system: FileSystem, directories: Iterable[StrPath]) -
                 snapshots.append(SnapshotId(int(match[1]), int(match[2])))
             elif parsed is not None and parsed.suffix == LOG_SUFFIX and not parsed.stage:
                 segments.append((parsed.base_offset, file_system.stat(f"{path}/{name}").size))
-        newest = max(snapshots, key=lambda one: (one.epoch, one.offset), default=None)
+        newest = max(snapshots, key=lambda snapshot: (snapshot.epoch, snapshot.offset), default=None)
         if newest is not None or any(size for _, size in segments):
             return MetadataLogFiles(path, newest, tuple(sorted(segments)))
     return None

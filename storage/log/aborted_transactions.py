@@ -58,7 +58,9 @@ class AbortedTransactions:
         found = []
         for txn in self._entries(view, offset):
             if txn.first_offset > offset:
-                segment = segment or next((one for one in view if one.base_offset == info.segment_base_offset), None)
+                segment = segment or next(
+                    (candidate for candidate in view if candidate.base_offset == info.segment_base_offset), None
+                )
                 if segment is None or segment.find(txn.first_offset, info.position + info.size) is None:
                     continue
             found.append(txn)

@@ -299,11 +299,11 @@ def _culprits(jumped: Batch, found: Batch, before: int, high: int) -> tuple[Batc
     span = jumped.last_offset - jumped.base_offset + 1
     if found.base_offset - before == span:
         return (jumped,)  # what is missing is exactly what it has
-    one = _has_one_bit_too_many(jumped.base_offset, before, found.base_offset - span)
-    other = _has_one_bit_too_many(found.base_offset, jumped.last_offset + 1, high - 1)
-    if one == other:
+    jumped_is_damaged = _has_one_bit_too_many(jumped.base_offset, before, found.base_offset - span)
+    found_is_damaged = _has_one_bit_too_many(found.base_offset, jumped.last_offset + 1, high - 1)
+    if jumped_is_damaged == found_is_damaged:
         return (jumped, found)
-    return (jumped,) if one else (found,)
+    return (jumped,) if jumped_is_damaged else (found,)
 
 
 def _has_one_bit_too_many(offset: int, low: int, high: int) -> bool:

@@ -279,7 +279,9 @@ def expressions_resolved(
     names = set(found.names).union(*(each.topics for each in after.values()))
     new_hash = metadata_hash(names, image)
     unlike = [
-        one for one, each in wanted.items() if one not in found.resolved or found.resolved[one].topics != each.topics
+        expression
+        for expression, each in wanted.items()
+        if expression not in found.resolved or found.resolved[expression].topics != each.topics
     ]
     rebalanced = bool(unlike) or new_hash != found.metadata_hash
     if rebalanced:

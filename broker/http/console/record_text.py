@@ -98,33 +98,33 @@ def json_lines(text: str) -> str | None:
     out: list[str] = []
     depth, place = 0, 0
     while place < len(text):
-        one = text[place]
-        if one == '"':
+        character = text[place]
+        if character == '"':
             stop = _string_end(text, place)
             out.append(text[place:stop])
             place = stop
             continue
-        if one in "{[":
+        if character in "{[":
             following = place + 1
             while text[following].isspace():
                 following += 1
             if text[following] in "}]":
-                out.append(one + text[following])
+                out.append(character + text[following])
                 place = following + 1
                 continue
             depth += 1
             if depth > _DEEPEST:
                 return None
-            out.append(f"{one}\n{'  ' * depth}")
-        elif one in "}]":
+            out.append(f"{character}\n{'  ' * depth}")
+        elif character in "}]":
             depth -= 1
-            out.append(f"\n{'  ' * depth}{one}")
-        elif one == ",":
+            out.append(f"\n{'  ' * depth}{character}")
+        elif character == ",":
             out.append(f",\n{'  ' * depth}")
-        elif one == ":":
+        elif character == ":":
             out.append(": ")
-        elif not one.isspace():
-            out.append(one)
+        elif not character.isspace():
+            out.append(character)
         place += 1
     return "".join(out)
 

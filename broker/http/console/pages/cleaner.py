@@ -109,28 +109,32 @@ def _next(state: ConsoleState) -> Element:
     )
 
 
-def _is_at_rest(one: PartitionCleaning) -> bool:
+def _is_at_rest(cleaning: PartitionCleaning) -> bool:
     """Nothing was written since the last pass, and no time is known at which a pass is due."""
-    found = one.eligibility
-    times = (found.next_ms, one.next_horizon_ms)
-    return one.failure is None and found.reason is None and not found.dirty_bytes and times == (None, None)
+    found = cleaning.eligibility
+    times = (found.next_ms, cleaning.next_horizon_ms)
+    return cleaning.failure is None and found.reason is None and not found.dirty_bytes and times == (None, None)
 
 
-def _urgency(one: PartitionCleaning) -> tuple[bool, int, float]:
-    found = one.eligibility
+def _urgency(cleaning: PartitionCleaning) -> tuple[bool, int, float]:
+    found = cleaning.eligibility
     return found.reason is None, -found.overdue_ms, -found.dirty_ratio
 
 
-def _verdict(one: PartitionCleaning) -> object:
-    if one.failure is not None:
-        return [badge("uncleanable", "bad"), f" attempt {one.failure.attempts}: {one.failure.cause}"]
-    if one.eligibility.reason is not None:
-        return [badge("next", "good"), f" {one.eligibility.reason.value}"]
-    return (one.eligibility.cause or one.eligibility.held_by).value
+def _verdict(cleaning: PartitionCleaning) -> object:
+    if cleaning.failure is not None:
+        return [badge("uncleanable", "bad"), f" attempt {cleaning.failure.attempts}: {cleaning.failure.cause}"]
+    if cleaning.eligibility.reason is not None:
+        return [badge("next", "good"), f" {cleaning.eligibility.reason.value}"]
+    return (cleaning.eligibility.cause or cleaning.eligibility.held_by).value
 
 
-def _when(one: PartitionCleaning, now_ms: int) -> Element:
-    times = [one.eligibility.next_ms, one.next_horizon_ms, None if one.failure is None else one.failure.retry_ms]
+def _when(cleaning: PartitionCleaning, now_ms: int) -> Element:
+    times = [
+        cleaning.eligibility.next_ms,
+        cleaning.next_horizon_ms,
+        None if cleaning.failure is None else cleaning.failure.retry_ms,
+    ]
     return one_line(time_text(min((time for time in times if time is not None), default=None), now_ms))
 
 
@@ -146,14 +150,15 @@ def _passes(state: ConsoleState) -> Element:
     )
 
 
-def _pass_row(one: EndedPass, now_ms: int) -> tuple[object, ...]:
-    result = one.result
+def _pass_row(ended: EndedPass, now_ms: int) -> tuple[object, ...]:
+    result = ended.result
     outcome: object = removed_text(removed_by_pass(result.counts))
-    if one.failure is not None:
-        outcome = [badge("ended early", "warn"), f" {one.failure}"]
+    if ended.failure is not None:
+        outcome = [badge("ended early", "warn"), f" {ended.failure}"]
     return (
-        ago_text(one.ended_ms, now_ms), topic_link(one.topic, one.partition, f"{one.topic}-{one.partition}"), one.reason,
-        duration_text((result.elapsed_ms or max(0, one.ended_ms - result.started_ms)) / 1000),
+        ago_text(ended.ended_ms, now_ms), topic_link(ended.topic, ended.partition, f"{ended.topic}-{ended.partition}"),
+        ended.reason,
+        duration_text((result.elapsed_ms or max(0, ended.ended_ms - result.started_ms)) / 1000),
         size_text(result.counts.bytes_read), size_text(result.counts.bytes_kept), outcome,
         duration_text(result.throttled_ms / 1000) if result.throttled_ms else "",
     )  # fmt: skip

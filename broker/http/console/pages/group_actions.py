@@ -144,12 +144,12 @@ def _target(log: UnifiedLog, to: str, offset: int, time_ms: int) -> int:
     return log.high_watermark
 
 
-def _difference(one: _Change) -> str:
-    if one.after is None or one.before is None or one.after == one.before:
+def _difference(change: _Change) -> str:
+    if change.after is None or change.before is None or change.after == change.before:
         return ""
-    if one.after < one.before:
-        return f"{plural(one.before - one.after, 'offset')} again"
-    return f"{plural(one.after - one.before, 'offset')} less"
+    if change.after < change.before:
+        return f"{plural(change.before - change.after, 'offset')} again"
+    return f"{plural(change.after - change.before, 'offset')} less"
 
 
 def _do_reset(state: ConsoleState, request: PageRequest, group_id: str, topic: str, to: str, title: str) -> Page:

@@ -112,18 +112,20 @@ def error_name(code: int) -> str:
     return next((known.name for known in ErrorCode if known == code), f"error {code}")
 
 
-def _classic_member(protocol_type: str, one: Any) -> Member:
+def _classic_member(protocol_type: str, member: Any) -> Member:
     assigned: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    details = f"{len(one.member_assignment)} bytes of assignment" if one.member_assignment else ""
-    if protocol_type == "consumer" and one.member_assignment:
+    details = f"{len(member.member_assignment)} bytes of assignment" if member.member_assignment else ""
+    if protocol_type == "consumer" and member.member_assignment:
         try:
-            decoded, _ = decode_with_version(ConsumerProtocolAssignment, bytes(one.member_assignment))
+            decoded, _ = decode_with_version(ConsumerProtocolAssignment, bytes(member.member_assignment))
         except ProtocolError:
             details += ", which can't be read"
         else:
             assigned = _merged((topic.topic, topic.partitions) for topic in decoded.assigned_partitions)
             details = ""
-    return Member(one.member_id, one.group_instance_id or "", one.client_id, one.client_host, assigned, details)
+    return Member(
+        member.member_id, member.group_instance_id or "", member.client_id, member.client_host, assigned, details
+    )
 
 
 #: Of a group and of a member: what is shown elsewhere, or says nothing to people.
@@ -142,18 +144,18 @@ def _heartbeat_group(state: ConsoleState, group: Any) -> Described:
     )
 
 
-def _heartbeat_member(one: Any) -> Member:
-    assigned = list(_assigned(getattr(one, "assignment", None)))
+def _heartbeat_member(member: Any) -> Member:
+    assigned = list(_assigned(getattr(member, "assignment", None)))
     details = ", ".join(
         f"{_words(name)} {_text(value)}"
-        for name, value in _plain_fields(one)
+        for name, value in _plain_fields(member)
         if name not in _MEMBER_SHOWN and value not in (None, "", [], ())
     )
     return Member(
-        one.member_id,
-        getattr(one, "instance_id", None) or "",
-        one.client_id,
-        one.client_host,
+        member.member_id,
+        getattr(member, "instance_id", None) or "",
+        member.client_id,
+        member.client_host,
         _merged(assigned),
         details,
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LEVELS = ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 #: Back to what the loggers above it have.
 INHERITED = "inherited"
-_CHOICES = (*((one, one) for one in LEVELS), (INHERITED, "that of the loggers above"))
+_CHOICES = (*((level, level) for level in LEVELS), (INHERITED, "that of the loggers above"))
 PATH = "/settings/loggers"
 CRUMB = ("Settings", "/settings")
 

@@ -101,7 +101,7 @@ def _dirtiest(state: ConsoleState) -> Element:
         if cleaning.eligibility.cause is not Cause.NOT_COMPACTED
         and (cleaning.eligibility.dirty_bytes or cleaning.failure is not None)
     ]
-    found.sort(key=lambda one: (one.failure is None, -one.eligibility.dirty_ratio))
+    found.sort(key=lambda cleaning: (cleaning.failure is None, -cleaning.eligibility.dirty_ratio))
     rows = [
         (
             element("span", topic_link(cleaning.topic), " ", topic_link(cleaning.topic, cleaning.partition)),

@@ -161,7 +161,7 @@ class RecordReader:
                         in_window[key] = entry
             newest.update(in_window)
             end = begin
-        found = sorted(newest.values(), key=lambda one: -one.record.offset)
+        found = sorted(newest.values(), key=lambda newest_entry: -newest_entry.record.offset)
         if len(found) > count:
             found = found[:count]
             end = found[-1].record.offset

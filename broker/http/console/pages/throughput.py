@@ -84,14 +84,14 @@ def bytes_chart(samples: Sequence[Sample], now_ms: int) -> Element:
     """Chart of bytes produced and fetched by clients."""
     return _lines(
         "Record bytes", samples, now_ms, rate_text,
-        ("produced", lambda one: one.risen.produced_bytes), ("fetched", lambda one: one.risen.fetched_bytes),
+        ("produced", lambda sample: sample.risen.produced_bytes), ("fetched", lambda sample: sample.risen.fetched_bytes),
     )  # fmt: skip
 
 
 def requests_chart(samples: Sequence[Sample], now_ms: int) -> Element:
     return _lines(
         "Requests a second", samples, now_ms, lambda value: f"{count_text(value)} /s",
-        ("requests", lambda one: one.requests), ("errors", lambda one: one.risen.errors),
+        ("requests", lambda sample: sample.requests), ("errors", lambda sample: sample.risen.errors),
     )  # fmt: skip
 
 
@@ -105,14 +105,20 @@ def _lines(
     """A chart of rates over time."""
     ago = [max(0.0, (now_ms - sample.at_ms) / 1000) for sample in samples]
     return chart(
-        title, [Series(name, [value(one) / one.seconds for one in samples]) for name, value in lines], ago, text
+        title,
+        [Series(name, [value(sample) / sample.seconds for sample in samples]) for name, value in lines],
+        ago,
+        text,
     )
 
 
 def _latency_chart(samples: Sequence[Sample], now_ms: int) -> Element:
     def means(key: ApiKey) -> list[float]:
         found = ({api.key: api for api in sample.apis}.get(key) for sample in samples)
-        return [one.nanoseconds / one.requests / 1e9 if one is not None and one.requests else 0.0 for one in found]
+        return [
+            timing.nanoseconds / timing.requests / 1e9 if timing is not None and timing.requests else 0.0
+            for timing in found
+        ]
 
     ago = [max(0.0, (now_ms - sample.at_ms) / 1000) for sample in samples]
     series = [Series(f"{key.name.title()}, mean", means(key)) for key in (ApiKey.PRODUCE, ApiKey.METADATA)]
@@ -122,16 +128,20 @@ def _latency_chart(samples: Sequence[Sample], now_ms: int) -> Element:
 def _charts(samples: Sequence[Sample], now_ms: int) -> list[Element]:
     last = samples[-1]
     ago = [max(0.0, (now_ms - sample.at_ms) / 1000) for sample in samples]
-    connections = chart("Connections", [Series("open", [float(one.connections) for one in samples])], ago, count_text)
+    connections = chart(
+        "Connections", [Series("open", [float(sample.connections) for sample in samples])], ago, count_text
+    )
     per_second = lambda value: f"{count_text(value)} /s"  # noqa: E731 - a name for what four charts share
     records = _lines(
-        "Records a second", samples, now_ms, per_second, ("produced", lambda one: one.risen.produced_records)
+        "Records a second", samples, now_ms, per_second, ("produced", lambda sample: sample.risen.produced_records)
     )
     network = _lines(
         "Bytes of connections", samples, now_ms, rate_text,
-        ("received", lambda one: one.risen.received_bytes), ("sent", lambda one: one.risen.sent_bytes),
+        ("received", lambda sample: sample.risen.received_bytes), ("sent", lambda sample: sample.risen.sent_bytes),
     )  # fmt: skip
-    cleaner = _lines("Cleaner", samples, now_ms, rate_text, ("read and written", lambda one: one.risen.cleaned_bytes))
+    cleaner = _lines(
+        "Cleaner", samples, now_ms, rate_text, ("read and written", lambda sample: sample.risen.cleaned_bytes)
+    )
     return [
         cards(
             card("Record bytes", bytes_chart(samples, now_ms)),
@@ -177,11 +187,11 @@ def _apis(samples: Sequence[Sample]) -> Element:
                 ("seconds ago", "produced", "fetched", "requests", "errors", "connections"),
                 [
                     (
-                        f"{(samples[-1].at_ms - one.at_ms) / 1000:.0f}",
-                        size_text(one.risen.produced_bytes), size_text(one.risen.fetched_bytes),
-                        count_text(one.requests), count_text(one.risen.errors), count_text(one.connections),
+                        f"{(samples[-1].at_ms - sample.at_ms) / 1000:.0f}",
+                        size_text(sample.risen.produced_bytes), size_text(sample.risen.fetched_bytes),
+                        count_text(sample.requests), count_text(sample.risen.errors), count_text(sample.connections),
                     )
-                    for one in list(reversed(samples))[:KEPT]
+                    for sample in list(reversed(samples))[:KEPT]
                 ],
                 {0, 1, 2, 3, 4, 5},
                 caption=f"In intervals of {INTERVAL_S:g} s",

@@ -35,7 +35,7 @@ def transactions(state: ConsoleState, request: PageRequest) -> Page:
     held = [_Held(log, found) for log in state.logs() if (found := log.oldest_transaction()) is not None]
     by_producer = {transaction.producer_id: transaction for transaction in known}
     matching = [transaction for transaction in known if wanted in transaction.transactional_id.lower()]
-    matching.sort(key=lambda one: (one.transaction_state not in _OPEN, one.transactional_id))
+    matching.sort(key=lambda listed: (listed.transaction_state not in _OPEN, listed.transactional_id))
     described = _described(state, [transaction.transactional_id for transaction in matching[:MAX_TRANSACTIONS]])
     now_ms = state.now_ms
     search = get_form(
