@@ -1,9 +1,14 @@
-"""Defects of acknowledgements, of the transaction coordinator, and of group offsets."""
+"""Defects of appends and acknowledgements, of connections, of coordinators, and of group offsets."""
 
 from __future__ import annotations
 
 from .mutation import Mutation
 
+APPEND = "tests/unit/broker/partitions/test_append.py"
+APPEND_WAYS = "tests/property/test_append_ways.py"
+CONNECTION = "tests/unit/broker/network/test_connection.py"
+CONNECTION_STATE = "tests/unit/broker/network/test_connection_state.py"
+COORDINATOR_RUNTIME = "tests/unit/broker/coordinator/test_runtime.py"
 PARTITION = "tests/unit/broker/partitions/test_partition.py"
 STATES = "tests/unit/broker/transactions/test_states.py"
 COORDINATOR = "tests/unit/broker/transactions/test_coordinator.py"
@@ -12,6 +17,94 @@ GROUP_OFFSETS = "tests/unit/broker/groups/store/test_offsets.py"
 GROUP_COMMITS = "tests/unit/broker/groups/test_offset_commits.py"
 
 MUTATIONS = [
+    Mutation(
+        "broker/append-overtakes",
+        "broker/partitions/partition.py",
+        "        if budget.ahead is not None and self in budget.ahead:\n            return self._check_in_thread",
+        "        if budget.ahead is not None and self not in budget.ahead:\n            return self._check_in_thread",
+        "A batch overtakes the one before it, which a thread still checks.",
+        (APPEND, APPEND_WAYS),
+    ),
+    Mutation(
+        "broker/append-of-slow-disk-unnoticed",
+        "broker/partitions/partition.py",
+        "(lambda: append(data, 0, size), size, self._written)",
+        "(lambda: append(data, 0, size), size)",
+        "An append that a slow disk's thread has made is not synced, and wakes no reader.",
+        (APPEND, APPEND_WAYS),
+    ),
+    Mutation(
+        "broker/append-converts-on-loop",
+        "broker/partitions/partition.py",
+        "            budget.convertible -= size\n",
+        "",
+        "The loop converts any number of small message sets of one request.",
+        (APPEND, APPEND_WAYS),
+    ),
+    Mutation(
+        "broker/append-checks-on-loop",
+        "broker/partitions/partition.py",
+        "        if budget.ahead is not None or now - budget.since >= LOOP_NS:",
+        "        if budget.ahead is not None:",
+        "The loop looks into compressed batches for as long as one request has some.",
+        (APPEND, APPEND_WAYS),
+    ),
+    Mutation(
+        "broker/connection-weaker-state",
+        "broker/network/connection.py",
+        "        if self._state < reason:\n            self._state = reason",
+        "        self._state = reason",
+        "A weaker reason to handle no request takes the place of a stronger one, and ends it.",
+        (CONNECTION_STATE, CONNECTION),
+    ),
+    Mutation(
+        "broker/connection-mute-forgotten",
+        "broker/network/connection.py",
+        "        if self._muted is not None:\n            self._state = MUTED\n            return\n",
+        "",
+        "A client over its quota is served again as soon as its answer is there.",
+        (CONNECTION_STATE, CONNECTION),
+    ),
+    Mutation(
+        "broker/connection-leaves-late",
+        "broker/network/connection.py",
+        "            if self._state is LEAVING:\n                self.close()\n            return",
+        "            return",
+        "A connection whose client has ended its side stays open behind the last answer.",
+        (CONNECTION_STATE, CONNECTION),
+    ),
+    Mutation(
+        "broker/connection-drained-while-pending",
+        "broker/network/connection.py",
+        "        if self._pending is None:\n            self._resume()\n\n    def _hold",
+        "        self._resume()\n\n    def _hold",
+        "A request is handled before the one ahead of it is answered, once the socket has taken older answers.",
+        (CONNECTION_STATE, CONNECTION),
+    ),
+    Mutation(
+        "broker/coordinator-loaded-after-close",
+        "broker/coordinator/runtime.py",
+        "            if self.closed:\n                return\n            shard.loaded = True",
+        "            shard.loaded = True",
+        "A coordinator that was closed while it read its log takes over what it read.",
+        (COORDINATOR_RUNTIME,),
+    ),
+    Mutation(
+        "broker/coordinator-unreadable-is-empty",
+        "broker/coordinator/runtime.py",
+        "exc_info=not says_what_is_wrong(error))\n                continue",
+        "exc_info=not says_what_is_wrong(error))\n                shard.loaded = True\n                continue",
+        "A partition that cannot be read serves as if it were empty.",
+        (COORDINATOR_RUNTIME,),
+    ),
+    Mutation(
+        "broker/coordinator-answers-before-load",
+        "broker/coordinator/runtime.py",
+        "        if not shard.loaded:\n",
+        "        if shard.index < 0:\n",
+        "A key is looked for before its partition is loaded, and not found.",
+        (COORDINATOR_RUNTIME,),
+    ),
     Mutation(
         "broker/early-acknowledgement",
         "broker/partitions/partition.py",

@@ -10,6 +10,7 @@ LIVE_TRANSACTIONS = "tests/unit/storage/test_live_transactions.py"
 LOG_LOADER = "tests/unit/storage/log/test_loader.py"
 SEGMENT_SWAP = "tests/unit/storage/segment/test_swap.py"
 DELETION_POLICY = "tests/unit/storage/test_deletion_policy.py"
+RETENTION_HISTORY = "tests/unit/storage/retention/test_history.py"
 LEDGER_KEEPER = "tests/unit/storage/ledger/test_keeper.py"
 
 MUTATIONS = [
@@ -192,6 +193,38 @@ MUTATIONS = [
         "    log.is_shortening = True\n",
         "Many segments go before the log start offset is on disk.",
         (f"{BOTH_ENDS}::test_before_many_segments_go_the_new_start_of_the_log_is_on_disk",),
+    ),
+    Mutation(
+        "log/retention-of-what-was-written-since",
+        "storage/log/retention.py",
+        "    if last.next_base_offset == local.log_end_offset:",
+        "    if last.next_base_offset:",
+        "Retention rolls the active segment and deletes it though somebody has written to it since the plan.",
+        (RETENTION_HISTORY, UNIFIED_LOG, BOTH_ENDS),
+    ),
+    Mutation(
+        "log/retention-of-aborted-records",
+        "storage/log/retention.py",
+        "        if len(doomed) == 1 and not local.has_aborted(doomed[0]):",
+        "        if len(doomed) == 1:",
+        "A segment goes before the log start offset is on disk, though it has the only word that its records are aborted.",
+        (BOTH_ENDS, LIVE_TRANSACTIONS, LEDGER_KEEPER),
+    ),
+    Mutation(
+        "log/retention-books-what-was-asked-for",
+        "storage/log/retention.py",
+        "        local.ledger.delete(asked[-1] if asked else 0, end)",
+        "        local.ledger.delete(0, end)",
+        "The ledger books under retention what DeleteRecords asked for.",
+        (LEDGER_KEEPER, RETENTION_HISTORY),
+    ),
+    Mutation(
+        "log/retention-start-stays",
+        "storage/log/retention.py",
+        "                log.raise_log_start_offset(max(log.log_start_offset, end))\n",
+        "",
+        "The log still begins at the segments that retention has taken out.",
+        (RETENTION_HISTORY, BOTH_ENDS, UNIFIED_LOG),
     ),
     Mutation(
         "log/delete-records-limit",

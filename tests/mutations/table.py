@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import of_broker, of_cleaner, of_kernels, of_lessons, of_log, of_producers, of_recovery
+from . import of_broker, of_cleaner, of_clients, of_kernels, of_lessons, of_log, of_producers, of_recovery
 from .mutation import Mutation
 
-AREAS = (of_log, of_recovery, of_producers, of_cleaner, of_kernels, of_broker, of_lessons)
+AREAS = (of_log, of_recovery, of_producers, of_cleaner, of_kernels, of_broker, of_clients, of_lessons)
 MUTATIONS: list[Mutation] = [mutation for area in AREAS for mutation in area.MUTATIONS]

@@ -75,6 +75,25 @@ def test_after_a_flush_or_a_stop_a_power_cut_does_not_take_a_new_transaction_ind
         assert TransactionIndex(left, path, 0).all() == [AbortedTxn(1, 0, 1, 2)]
 
 
+def test_a_segment_with_aborted_records_goes_once_the_new_start_of_the_log_is_on_disk() -> None:
+    """A power cut may bring its records back without their transaction index: below the start nobody reads them."""
+    world = World()
+    world.start(segment_bytes=200, retention_ms=-1)
+    log = world.log()
+    put(log, 1, "a")
+    end(log, 1, commit=False)
+    append(log, "b" * 100)
+    log.flush()
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    log.increment_log_start_offset(2)
+    world.fake.trace.clear()
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    details = [str(operation.detail) for operation in world.fake.trace]
+    checkpoint = f"{ROOT}/log-start-offset-checkpoint"
+    assert details.index(checkpoint) < min(at for at, detail in enumerate(details) if detail.endswith(".deleted"))
+    world.stop()
+
+
 def test_the_last_stable_offset_waits_for_the_oldest_transaction(world: World) -> None:
     log = world.log()
     append(log, "plain")

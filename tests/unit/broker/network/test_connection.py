@@ -239,6 +239,20 @@ async def test_requests_behind_a_later_answer_are_handled_when_it_is_sent() -> N
     assert waiting[2].cancelled()
 
 
+async def test_a_client_that_has_ended_its_side_is_closed_behind_its_last_answer() -> None:
+    later: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    rig = Rig(lambda body: later)
+    rig.feed(frame(b"a") + frame(b"b"))
+    assert rig.connection.eof_received(), "the answer still goes out"
+    assert not rig.transport.aborted
+    later.set_result(frame(b"answer"))
+    await asyncio.sleep(0)
+    assert rig.received() == frame(b"answer")
+    assert rig.transport.aborted
+    assert rig.seen == [b"a"]
+    rig.end()
+
+
 async def test_a_lost_connection_cancels_what_it_waits_for() -> None:
     future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     rig = Rig(lambda body: future)

@@ -151,6 +151,26 @@ async def test_while_a_disk_is_slow_its_writer_appends_copies_in_their_order(mac
     assert not rig.offload.active
 
 
+class Reader:
+    """A fetch that waits for data."""
+
+    def __init__(self) -> None:
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+async def test_what_the_writer_of_a_slow_disk_has_appended_wakes_its_readers(machine: World) -> None:
+    rig, reader = Rig(machine), Reader()
+    rig.partitions[0].waiters.add(reader)  # type: ignore[arg-type]
+    rig.offload.active = True
+    assert rig.append(0, PLAIN, LoopBudget("", 0)) == "writer"
+    assert reader.woken == 0
+    rig.writer.run()
+    assert reader.woken == 1
+
+
 async def test_nothing_overtakes_what_the_thread_has_where_the_disk_turns_slow_meanwhile(machine: World) -> None:
     rig, budget = Rig(machine), LoopBudget("", 0)
     assert rig.append(0, COMPRESSED, budget) == "check"

@@ -132,6 +132,9 @@ def test_answers_are_taken_in_order() -> None:
     assert one.receive(first, answer_to(1, MetadataResponse(cluster_id="a"), 9)).cluster_id == "a"
     with pytest.raises(WrongAnswerError, match="answer 1 came for request 2"):
         one.receive(second, answer_to(1, MetadataResponse(), 9))
+    ahead, _ = one.send(MetadataRequest(topics=[]), MetadataResponse, 9)
+    with pytest.raises(WrongAnswerError, match="answer 4 came for request 3"):
+        one.receive(ahead, answer_to(4, MetadataResponse(), 9))
     third, _ = one.send(MetadataRequest(topics=[]), MetadataResponse, 9)
     with pytest.raises(MalformedRequest):
         one.receive(third, b"\0\0\0\x03\0\xff")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.fake_disk import KeepNone
 from support.fake_filesystem import Operation, PowerCut
 from support.logs import ROOT, World, append, read_records, values_of
 from tidelog.storage.exceptions import KafkaStorageError, OffsetOutOfRangeError
+from tidelog.storage.retention.history import RetentionRecord
+from tidelog.storage.retention.plan import SegmentDeletion
 from tidelog.storage.segment.names import parse_file_name
 
 DAY = 86_400_000
@@ -52,6 +56,27 @@ def test_the_start_moves_up_to_the_high_watermark_and_not_beyond() -> None:
     with pytest.raises(OffsetOutOfRangeError):
         log.increment_log_start_offset(4)
     assert [(d.base_offset, d.policy) for d in log.delete_old_segments()] == [(0, "start-offset"), (1, "start-offset")]
+    world.stop()
+
+
+def test_an_active_segment_that_is_written_to_while_retention_decides_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.start(retention_ms=DAY)
+    log = world.log()
+    append(log, "old")
+    world.time.advance(2 * DAY)
+    decide = RetentionRecord.plan
+
+    def decide_and_append(*facts: Any) -> list[SegmentDeletion]:
+        deletions = decide(*facts)
+        assert [deletion.base_offset for deletion in deletions] == [0]
+        append(log, "new")
+        return deletions
+
+    monkeypatch.setattr(RetentionRecord, "plan", decide_and_append)
+    assert log.delete_old_segments() == []
+    assert values_of(read_records(log, 0)) == [b"old", b"new"]
+    assert log.segment_count == 1
     world.stop()
 
 
