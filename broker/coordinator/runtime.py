@@ -2,10 +2,11 @@
 
 A coordinator keeps its state in the partitions of an internal topic. A shard is one partition in memory; a key (a group, a
 transactional id) lives in the partition that it hashes to, as in Kafka, so that a directory can change hands. Until a shard
-is loaded its keys are not known, and requests for them are told to come back.
+is loaded its keys are not known, and requests for them are told to come back. One that cannot be loaded is nobody's.
 
     no topic ── ensure_topic ──► open, all shards loaded ─┐
     topic ───── open ──► loading, one shard at a time ────┴──► close
+               a shard that cannot be loaded: failed, until the next start
 
 Loop thread, except that `load` reads the log in pool threads. It holds no lock: everything happens between two turns of the loop.
 """
@@ -129,6 +130,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._loop = loop
         self._run_blocking = run_blocking
         self._shards: list[ShardT] = []
+        #: Indexes of the shards that cannot be loaded.
+        self._failed: set[int] = set()
         self._jobs: list[TimerHandle] = []
         self.closed = False
         #: The task of `start`, which may go on after it.
@@ -168,7 +171,13 @@ class CoordinatorRuntime(Generic[ShardT]):
         final, so what can be loaded at once is. Called when topics are known."""
         self.open()
         self.loading = self._loop.create_task(load)
+        self.loading.add_done_callback(self._tell_failure)
         await asyncio.wait((self.loading,), timeout=patience_s)
+
+    def _tell_failure(self, loading: asyncio.Task[None]) -> None:
+        error = None if loading.cancelled() else loading.exception()
+        if error is not None:
+            log.error("the loading of %s failed: %s", self.topic, error, exc_info=error)
 
     async def load(
         self, replay: Callable[[str, Iterator[ReplayBatch]], T], loaded: Callable[[ShardT, T], None]
@@ -176,9 +185,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         """Reads all partitions, one after the other; each serves as soon as it is there.
 
         `replay` is called in a pool thread with the name of the partition and its batches; `loaded` in the loop thread, with
-        what that returned, in the turn in which the shard begins to serve. Neither is called for an empty partition. What
-        cannot be read at all is logged and stays in loading: its clients would go on from a state that is wrong."""
-        for shard in self._shards:
+        what that returned, in the turn in which the shard begins to serve. Neither is called for an empty partition. Where
+        one of them fails, that is logged, and as in Kafka nobody is served from that partition until the next start: its
+        clients would go on from a state that is wrong."""
+        for shard in list(self._shards):
             if shard.loaded:
                 continue
             if self.log.is_empty(shard.index):
@@ -187,13 +197,14 @@ class CoordinatorRuntime(Generic[ShardT]):
             name = f"{self.topic}-{shard.index}"
             try:
                 found: T = await self._run_blocking(self._reader(replay, name, shard.index))
+                if self.closed:
+                    return
+                shard.loaded = True
+                loaded(shard, found)
             except Exception as error:
                 log.error("%s cannot be loaded: %s", name, error, exc_info=not says_what_is_wrong(error))
-                continue
-            if self.closed:
-                return
-            shard.loaded = True
-            loaded(shard, found)
+                self._failed.add(shard.index)
+                self._shards[shard.index] = self._new_shard(shard.index)  # nothing of what was taken over by half
 
     def _reader(self, replay: Callable[[str, Iterator[ReplayBatch]], T], name: str, index: int) -> Callable[[], T]:
         return lambda: replay(name, self.log.replay(index))
@@ -206,16 +217,23 @@ class CoordinatorRuntime(Generic[ShardT]):
         self.open(loaded=True)  # unless another request was first
 
     def every(self, interval_ms: float, work: Callable[[], Iterator[None] | None]) -> None:
-        """Does `work` after each `interval_ms`, until closed. A generator is gone through one step in each turn of the loop."""
+        """Does `work` after each `interval_ms`, until closed. A generator is gone through one step in each turn of the loop.
+        What fails is logged, and done again after the next interval."""
         number = len(self._jobs)
 
+        def steps() -> Iterator[None]:
+            yield from work() or ()
+
         def begin() -> None:
-            go_on(work() or iter(()))
+            go_on(steps())
 
         def go_on(rest: Iterator[None]) -> None:
             try:
                 next(rest)
             except StopIteration:
+                self._jobs[number] = self._timer.call_later(interval_ms, begin)
+            except Exception:
+                log.exception("%s: work that is done every %d ms failed", self.topic, interval_ms)
                 self._jobs[number] = self._timer.call_later(interval_ms, begin)
             else:
                 self._jobs[number] = self._timer.call_later(0, lambda: go_on(rest))
@@ -240,7 +258,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         """The loaded shard of a key.
 
         Raises ProtocolError: COORDINATOR_NOT_AVAILABLE after close; `invalid`, why there cannot be such a key; NOT_COORDINATOR
-        while there is no topic, which makes the client ask FindCoordinator, which makes the topic; COORDINATOR_LOAD_IN_PROGRESS.
+        while there is no topic, which makes the client ask FindCoordinator, which makes the topic, and of a shard that cannot
+        be loaded; COORDINATOR_LOAD_IN_PROGRESS.
         """
         if self.closed:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -250,14 +269,21 @@ class CoordinatorRuntime(Generic[ShardT]):
             raise ProtocolError(ErrorCode.NOT_COORDINATOR)
         shard = self.shard_of(key)
         if not shard.loaded:
+            self._check_sound(shard)
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
+    def _check_sound(self, shard: ShardT) -> None:
+        if shard.index in self._failed:
+            raise ProtocolError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{shard.index} could not be loaded")
+
     def check_complete(self) -> None:
-        """Raises ProtocolError, COORDINATOR_LOAD_IN_PROGRESS, while any partition is loading: a list of all would be false."""
+        """Raises ProtocolError, COORDINATOR_LOAD_IN_PROGRESS, while any partition is loading: a list of all would be false.
+
+        What cannot be loaded is left out of such lists, as in Kafka."""
         if self.closed:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not self.is_loaded:
+        if not all(shard.loaded or shard.index in self._failed for shard in self._shards):
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def append(
@@ -265,7 +291,9 @@ class CoordinatorRuntime(Generic[ShardT]):
     ) -> tuple[int, Unsynced]:
         """Writes one batch, with a producer inside its transaction: the offset of the first record, and the durability.
 
-        Raises ProtocolError, in words that clients of a coordinator understand; nothing is written then."""
+        Raises ProtocolError, in words that clients of a coordinator understand; nothing is written then. Into a shard that
+        cannot be loaded nothing is: what it would follow is not known."""
+        self._check_sound(shard)
         try:
             return self.log.append(shard.index, records, self._time.milliseconds(), producer_id, producer_epoch)
         except Exception as error:

@@ -158,7 +158,11 @@ class GroupCoordinator:
 
         def loaded(shard: Shard, found: LoadedPartition) -> None:
             nonlocal groups, offsets
-            self._loaded(shard, found)
+            try:
+                self._loaded(shard, found)
+            except Exception:
+                self._unload(shard)  # the delays that have begun
+                raise
             groups += len(found.groups)
             offsets += found.offsets.count
 
@@ -186,9 +190,12 @@ class GroupCoordinator:
         if self._heartbeat_groups is not None:
             self._heartbeat_groups.close()
         for shard in self._runtime:
-            for group in list(shard.groups.values()):
-                self._remove(shard, group, ErrorCode.NOT_COORDINATOR)
+            self._unload(shard)
         self._runtime.close()
+
+    def _unload(self, shard: Shard) -> None:
+        for group in list(shard.groups.values()):
+            self._remove(shard, group, ErrorCode.NOT_COORDINATOR)
 
     def _remove(self, shard: Shard, group: Group, error: ErrorCode) -> None:
         """Forgets a group of any type in memory; whoever waits for something of it is answered with `error`."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.groups import MemoryCoordinatorLog, make_runtime
 from support.mock_time import MockTime
-from tidelog.broker.coordinator.internal_topic import CoordinatorRecord
+from tidelog.broker.coordinator.internal_topic import CoordinatorRecord, ReplayBatch
 from tidelog.broker.coordinator.runtime import (
     CoordinatorRuntime,
     append_failure,
@@ -130,6 +130,82 @@ async def test_what_was_written_is_loaded_and_an_unreadable_partition_stays_in_l
     assert [shard.keys for shard in again.runtime] == [[b"0"], [b"1"], [], [b"3"]]
     assert [shard.loaded for shard in again.runtime] == [True, True, False, True]
     assert "topic-2 cannot be loaded: no" in caplog.text
+
+
+@pytest.mark.parametrize("failing", ["reading", "taking over"])
+async def test_a_partition_that_cannot_be_loaded_is_nobodys_and_the_others_serve(
+    failing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka: NOT_COORDINATOR for its keys, not "loading" for ever; lists of all keys are made without it."""
+    rig = Rig()
+    rig.runtime.open()
+    for partition in range(4):
+        rig.log.put(partition, -1, [(b"k", b"v")])
+
+    def fail(partition: int, where: str) -> None:
+        if where == failing and partition == 1:
+            raise ZeroDivisionError("a defect")
+
+    def taken(shard: Shard, keys: list[bytes | None]) -> None:
+        shard.keys = keys
+        fail(shard.index, "taking over")
+
+    def replay(name: str, batches: Iterator[ReplayBatch]) -> list[bytes | None]:
+        fail(int(name[-1]), "reading")
+        return [key for batch in batches for _, key, _ in batch.records]
+
+    await rig.runtime.load(replay, taken)
+    assert [(shard.loaded, shard.keys) for shard in rig.runtime] == [
+        (True, [b"k"]), (False, []), (True, [b"k"]), (True, [b"k"]),
+    ]  # fmt: skip
+    key = next(name for name in "abcdefgh" if partition_for(name, 4) == 1)
+    assert code(rig.runtime.find, key) is E.NOT_COORDINATOR
+    assert code(rig.runtime.append, rig.runtime[1], [RECORD]) is E.NOT_COORDINATOR, (
+        "a timer must not write to it either"
+    )
+    rig.runtime.check_complete()
+    assert "topic-1 cannot be loaded: a defect" in caplog.text
+    assert "ZeroDivisionError" in caplog.text, "with its traceback"
+
+
+async def test_a_load_that_fails_as_a_whole_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+
+    async def fail() -> None:
+        raise ZeroDivisionError("a defect")
+
+    await rig.runtime.start(fail(), 1)
+    await asyncio.sleep(0)
+    assert "the loading of topic failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("sliced", [False, True])
+async def test_a_job_that_fails_is_logged_and_done_again_next_time(
+    sliced: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Transactions whose time is over would never be aborted any more."""
+    rig = Rig()
+    done: list[float] = []
+
+    def work() -> Iterator[None] | None:
+        done.append(rig.time.monotonic_ms())
+        return slices() if sliced else fail()
+
+    def fail() -> None:
+        raise ZeroDivisionError("a defect")
+
+    def slices() -> Iterator[None]:
+        yield
+        fail()
+
+    rig.runtime.every(1000, work)
+    for _ in range(2):
+        rig.time.advance(1000)
+        rig.time.advance(0)
+    assert done == [1000, 2000]
+    assert caplog.text.count("ZeroDivisionError: a defect") == 2
+    rig.runtime.close()
 
 
 async def test_a_start_waits_as_long_as_it_has_patience_and_a_close_ends_the_loading() -> None:

@@ -11,6 +11,7 @@ from support.heartbeat_groups import make_environment
 from tidelog.broker.coordinator.internal_topic import ReplayBatch
 from tidelog.broker.coordinator.runtime import partition_for
 from tidelog.broker.groups.classic.events import LeavingMember, SyncRequest
+from tidelog.broker.groups.classic.membership import GroupMembership
 from tidelog.broker.groups.offset_commits import CommitRequest, FetchedGroup, OffsetToCommit
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
@@ -136,10 +137,36 @@ def test_a_partition_that_cannot_be_read_stays_in_loading(harness, caplog):
     assert errors == [
         ErrorCode.NONE,
         ErrorCode.NONE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
         ErrorCode.NONE,
     ]
     assert "__consumer_offsets-2 cannot be loaded" in caplog.text
+
+
+def test_a_group_that_was_taken_over_by_half_is_forgotten_with_its_sessions(harness, monkeypatch, caplog):
+    """What is in the log is what the next start finds: nothing may be written that follows from a part of it."""
+    harness.stable("alice")
+    partition = partition_for("group", 4)
+    other = next(name for name in map(str, range(100)) if partition_for(name, 4) != partition)
+    commit(harness, other)
+    taken_over = GroupMembership.loaded
+
+    def fail(self, shard):
+        taken_over(self, shard)
+        if shard.index == partition:
+            raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(GroupMembership, "loaded", fail)
+    again = harness.restarted()
+    assert [group.group_id for group in again.groups.list_groups()] == [other]
+    assert offset(again, "group").error is ErrorCode.NOT_COORDINATOR
+    assert offset(again, other).error is ErrorCode.NONE
+    harness.groups.close()
+    before = harness.log.end_offset(partition)
+    caplog.clear()
+    again.time.advance(100_000)
+    assert harness.log.end_offset(partition) == before
+    assert caplog.text == ""
 
 
 async def test_loading_happens_in_another_thread():

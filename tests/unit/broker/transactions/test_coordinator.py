@@ -303,11 +303,11 @@ def test_while_loading_and_after_the_end(node: Node) -> None:
     assert refused(lambda: names(node)) is E.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_partition_that_cannot_be_read_stays_in_loading(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_cannot_be_read_has_no_coordinator(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.init()
     monkeypatch.setattr("tidelog.broker.transactions.coordinator.load_transactions", lambda *_: 1 / 0)
     node.kill()
-    assert refused(lambda: node.init()) is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert refused(lambda: node.init()) is E.NOT_COORDINATOR
 
 
 def test_the_log_fences_what_comes_after_the_wait_for_a_sync() -> None:
