@@ -144,11 +144,11 @@ class GroupCoordinator:
     # -- life
 
     async def start(self, patience_s: float = START_PATIENCE_S) -> None:
-        """As `CoordinatorRuntime.start`."""
+        """Load the groups' log. Arguments and errors as `CoordinatorRuntime.start`."""
         await self._runtime.start(self.load(), patience_s)
 
     def open(self) -> None:
-        """`start` without the reading."""
+        """Open the coordinator for a log that is empty: `start` without reading."""
         self._runtime.open()
 
     async def load(self) -> None:
@@ -224,7 +224,7 @@ class GroupCoordinator:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a `__consumer_offsets`."""
+        """True once `__consumer_offsets` exists."""
         return self._runtime.is_open
 
     @property
@@ -261,14 +261,16 @@ class GroupCoordinator:
     # -- membership
 
     def _is_consumer_group(self, group_id: str) -> bool:
-        """Whether that is a consumer group (KIP-848) with members: classic ones among them are served there."""
+        """True if this is a consumer group (KIP-848) with members. Its classic members are then served by it too."""
         if self._heartbeat_groups is None or not group_id or not self.is_open:
             return False
         group = self._runtime.shard_of(group_id).groups.get(group_id)
         return group is not None and group.group_type is GroupType.CONSUMER and not group.is_empty
 
     def check_room(self, group_id: str, member_id: str, said: object) -> None:
-        """As `MemberRoom.check`. Finding no such group, or none yet, is not for here."""
+        """Check the memory that a member asks for, as `MemberRoom.check`. Groups that do not exist or are not loaded pass; others
+        find that error.
+        """
         group = self._runtime.shard_of(group_id).groups.get(group_id) if self.is_open else None
         self._room.check(group, member_id, said)
 
@@ -331,7 +333,7 @@ class GroupCoordinator:
     # -- offsets
 
     def commit_offsets(self, request: CommitRequest) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
-        """As `GroupCommits.commit`."""
+        """Commit offsets, as `GroupCommits.commit`."""
         return self._commits.commit(request)
 
     def fetch_offsets(
@@ -343,17 +345,17 @@ class GroupCoordinator:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> FetchedGroup | Awaitable[FetchedGroup]:
-        """As `GroupCommits.fetch`."""
+        """Fetch committed offsets, as `GroupCommits.fetch`."""
         return self._commits.fetch(
             group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
         )
 
     def commit_in_transaction(self, request: TxnCommitRequest) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
-        """As `GroupCommits.commit_in_transaction`."""
+        """Commit offsets in a transaction, as `GroupCommits.commit_in_transaction`."""
         return self._commits.commit_in_transaction(request)
 
     def partition_of(self, group_id: str) -> TopicPartition:
-        """Where the group's offsets are. Raises ProtocolError as finding a group does."""
+        """The partition of `__consumer_offsets` that holds the group. Raises ProtocolError as finding a group does."""
         return TopicPartition(GROUP_METADATA_TOPIC, self._shards.find(group_id).index)
 
     def check_loaded(self, index: int) -> None:
@@ -371,11 +373,11 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]]
     ) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
-        """As `GroupCommits.delete_offsets`."""
+        """Delete committed offsets, as `GroupCommits.delete_offsets`."""
         return self._commits.delete_offsets(group_id, partitions)
 
     def topics_deleted(self, topics: Collection[str]) -> None:
-        """Their committed offsets go too. Called after the topics have gone."""
+        """Delete the committed offsets of these topics. Called after the topics have gone."""
         self._commits.topics_deleted(topics)
 
     # -- administration

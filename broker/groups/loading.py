@@ -33,7 +33,7 @@ _INT32 = 4
 
 @dataclass(slots=True)
 class LoadedPartition:
-    """What the log said. `skipped` counts records that are not for us, `broken` those that cannot be read."""
+    """Groups and offsets of one loaded partition. `skipped`: number of records of unknown types, `broken`: of unreadable ones."""
 
     groups: dict[str, Group] = field(default_factory=dict)
     offsets: OffsetStore = field(default_factory=OffsetStore)

@@ -58,7 +58,7 @@ class CommitRequest:
     """Sent by clients of before 2018 (versions 2 to 4); the offset expires that long from now, whatever else is set."""
     unknown_group_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
     version: int = 9
-    """Of OffsetCommit: members of heartbeat groups need 9."""
+    """Version of OffsetCommit: members of heartbeat groups need 9."""
 
     def committer(self, *, transactional: bool = False) -> Committer:
         return Committer(self.member_id, self.group_instance_id, self.generation, transactional, self.version)
@@ -111,7 +111,7 @@ class FetchedGroup(NamedTuple):
 
 
 class GroupCommits:
-    """Loop thread."""
+    """Commits, fetches, deletes and expires committed offsets. Loop thread."""
 
     __slots__ = ("_max_metadata", "_membership", "_remove", "_retention_ms", "_shards", "_time", "commits", "expired")
 
@@ -166,7 +166,7 @@ class GroupCommits:
     def _records_of(
         self, request: CommitRequest, now_ms: int
     ) -> tuple[list[ErrorCode], list[tuple[OffsetToCommit, bytes]], list[CoordinatorRecord]]:
-        """One code for each offset; the offsets that can be committed with their values, and the records of these."""
+        """Return one code for each offset, the offsets that can be committed with their values, and the records of these."""
         expire_ms = NO_TIMESTAMP if request.retention_ms < 0 else now_ms + request.retention_ms
         codes: list[ErrorCode] = []
         values: list[tuple[OffsetToCommit, bytes]] = []

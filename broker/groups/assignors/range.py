@@ -12,7 +12,7 @@ from .spec import GroupSpec
 
 
 def assign(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
-    """See `assignment_spec.Assignor`."""
+    """Assign each topic's partitions in ranges. Arguments and result as `spec.Assignor`."""
     order = sorted(
         spec.members, key=lambda name: (spec.members[name].instance_id is None, spec.members[name].instance_id or name)
     )

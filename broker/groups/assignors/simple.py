@@ -19,7 +19,9 @@ _Place = tuple[bytes, int]
 def assign(
     subscriptions: Mapping[str, frozenset[bytes]], partitions: Partitions, current: Mapping[str, Partitions]
 ) -> dict[str, dict[bytes, frozenset[int]]]:
-    """What each member is to read. `subscriptions`: member → topic ids; `partitions`: those that can be read."""
+    """Return the topic partitions that each member is to read. `subscriptions`: member → topic ids; `partitions`: those that can
+    be read.
+    """
     members = sorted(subscriptions)
     before = {
         member: {(topic, index) for topic, indexes in current.get(member, {}).items() for index in indexes}

@@ -1,4 +1,4 @@
-"""What an assignor is given and what it gives back: values, whatever the type of group. An assignor is a function.
+"""Input and output of assignors, the same values for all types of groups. An assignor is a function.
 
 It must give each partition of each topic that anybody reads to exactly one member that reads it; how evenly, and how close
 to what was, is its own matter. Topics are known by id; there is one node, so racks do not count.

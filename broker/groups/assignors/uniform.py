@@ -21,7 +21,7 @@ _Owned = dict[str, dict[bytes, set[int]]]
 
 
 def assign(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
-    """See `assignment_spec.Assignor`."""
+    """Assign partitions evenly and move as few as possible. Arguments and result as `spec.Assignor`."""
     owned, free = _kept(spec)
     if len({member.topics for member in spec.members.values()}) <= 1:
         _share_evenly(spec, owned, free)
@@ -34,7 +34,7 @@ def assign(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
 
 
 def _kept(spec: GroupSpec) -> tuple[_Owned, dict[bytes, list[int]]]:
-    """What each member has of what it still reads and there still is, and what nobody has, by topic."""
+    """Return the partitions that members keep (they exist and the member still reads them), and the free ones, by topic."""
     counts = spec.partition_counts
     free = {topic: set(range(count)) for topic, count in counts.items()}
     owned: _Owned = {}

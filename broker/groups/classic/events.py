@@ -1,4 +1,4 @@
-"""What goes into the classic group protocol and what comes out of it: frozen values, nothing else.
+"""Input and output of the classic group protocol, as frozen values: requests, results and effects.
 
 Requests are what members ask (without the wire's versions), results are what they are told, effects are what the
 state machine in `rebalance.py` wants done by whoever drives it (`membership.py`): answer somebody who waits,
@@ -48,7 +48,7 @@ class JoinRequest:
     """KIP-814, JoinGroup from version 9: a static leader that comes back is told the members, and not to assign."""
     reason: str | None = None
     visible: Visible = all_visible
-    """What of the topics that expressions in its group match the client may know of."""
+    """Filter of the topics that this client may see: matches of its group's expressions are limited to these."""
 
 
 class JoinedMember(NamedTuple):
@@ -88,7 +88,7 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """Answer to a SyncGroup."""
+    """The answer to one SyncGroup."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -105,7 +105,7 @@ class LeavingMember(NamedTuple):
 
 
 class LeftMember(NamedTuple):
-    """What became of one entry of a LeaveGroup."""
+    """Result of one entry of a LeaveGroup."""
 
     member_id: str
     group_instance_id: str | None
@@ -152,7 +152,7 @@ class JoinDeadlineSet(NamedTuple):
 
 
 class JoinDeadlineCleared(NamedTuple):
-    """The members have joined."""
+    """Cancel the delay for joining: all members have joined."""
 
 
 class SyncDeadlineSet(NamedTuple):

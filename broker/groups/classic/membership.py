@@ -118,7 +118,7 @@ class GroupMembership:
         return waiting.outcome(self._loop)
 
     def check_session_timeout(self, request: JoinRequest) -> None:
-        """Raises ProtocolError INVALID_SESSION_TIMEOUT."""
+        """Check the session timeout of a JoinGroup against the limits; ProtocolError INVALID_SESSION_TIMEOUT."""
         limits = self._rebalance.limits
         if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
             raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)

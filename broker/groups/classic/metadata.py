@@ -126,7 +126,7 @@ class Member:
         self.is_new = False
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Its subscription under that protocol; empty when it does not know the protocol."""
+        """The member's subscription under that protocol; empty if it does not know the protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -138,7 +138,9 @@ class Member:
 
     @property
     def may_expire(self) -> bool:
-        """Who waits for a join or a sync is alive. A new member's first join is limited all the same (GroupLimits)."""
+        """False while the member waits for the answer to a join or a sync: that shows that it is alive. A new member's first join
+        is limited all the same (GroupLimits).
+        """
         return self.is_new or (self.join_ticket is None and self.sync_ticket is None)
 
 
@@ -267,7 +269,7 @@ class GroupMetadata:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_commit(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this committer may commit now."""
+        """Check that this committer may commit now; the error code, NONE if it may."""
         if self.state is DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.state is EMPTY:
@@ -283,7 +285,7 @@ class GroupMetadata:
         return COMMIT_ANSWER[self.state]
 
     def check_transactional_commit(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this committer may commit in a transaction now.
+        """Check that this committer may commit in a transaction now; the error code, NONE if it may.
 
         Producers say who they are since KIP-447 only; one that does not is let in, as its epoch fences it. A rebalance does
         not keep a transaction from committing what it has read."""
@@ -297,7 +299,7 @@ class GroupMetadata:
         return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
 
     def supports_protocols(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Whether somebody with these protocols could be a member."""
+        """True if a member with these protocols could join."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(names)
         everybody = len(self.members)
@@ -321,7 +323,7 @@ class GroupMetadata:
         return max(votes, key=votes.__getitem__)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader assigns to."""
+        """Members with their metadata, as the leader gets them to make the assignment."""
         return tuple(
             JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol_name))
             for member in self.members.values()

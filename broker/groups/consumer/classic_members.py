@@ -99,7 +99,7 @@ def join(group: ConsumerGroup, request: JoinRequest, environment: Environment, n
 
 
 def supports(group: ConsumerGroup, request: JoinRequest) -> bool:
-    """Whether it brings a protocol that all other classic members have too; what the others speak does not matter."""
+    """True if the request has a protocol that all other classic members support; those of heartbeat members do not matter."""
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
         return False
     theirs = [
@@ -201,7 +201,7 @@ def _classic_member(
 
 
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether something that it is to get is still another's."""
+    """True if a partition of the member's target is still owned by another member."""
     for topic_id, partitions in group.target.get(member.member_id, {}).items():
         has = member.assigned.get(topic_id, {})
         if any(partition not in has and group.owner(topic_id, partition) is not None for partition in partitions):
@@ -210,7 +210,7 @@ def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _join_soon(member: ConsumerMember) -> DelaySet:
-    """It has been told to join: it has its rebalance time-out for that, counted from the first time."""
+    """Delay for a member that was told to join again: its rebalance timeout, counted from the first time that it was told."""
     return DelaySet(Delay(DelayKind.JOIN, member.member_id), member.rebalance_timeout_ms, absent=True)
 
 

@@ -1,4 +1,4 @@
-"""What classic consumers put into JoinGroup and get from SyncGroup, between names and topic ids.
+"""Subscriptions in JoinGroup and assignments in SyncGroup of classic consumers, translated between topic names and ids.
 
 A member in a later version of the format than is known here is read as the last known one, whose fields stand in front.
 """
@@ -33,7 +33,7 @@ def _read(cls: type[M], data: bytes) -> M:
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """MalformedRequest."""
+    """Decode a member's subscription. MalformedRequest."""
     return _read(ConsumerProtocolSubscription, data)
 
 
@@ -43,7 +43,7 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 
 def by_id(topics: Mapping[str, frozenset[int]], image: TopicImage) -> dict[bytes, frozenset[int]]:
-    """Those topics that there are."""
+    """The given topics by id; those that do not exist are left out."""
     found = ((image.get(name), partitions) for name, partitions in topics.items())
     return {topic.topic_id: partitions for topic, partitions in found if topic is not None}
 
@@ -57,7 +57,7 @@ def named(rows: object) -> dict[str, frozenset[int]]:
 
 
 def assignment_bytes(partitions: Partitions, image: TopicImage, version: int) -> bytes:
-    """What SyncGroup answers; topics that are gone are left out."""
+    """Encode a member's assignment for SyncGroup; deleted topics are left out."""
     rows = []
     for topic_id in sorted(partitions):
         topic = image.by_id(topic_id)

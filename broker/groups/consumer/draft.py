@@ -69,7 +69,7 @@ class Draft:
     # -- steps
 
     def subscribe(self) -> bool:
-        """What the member told is written. Returns whether its subscription changed."""
+        """Add records for the changes that the member's request makes to it. Returns whether its subscription changed."""
         names_changed = self._write_member()
         expression_changed, resolved_anew = self._update_expressions()
         self._update_epoch(bump=names_changed or resolved_anew)
@@ -183,7 +183,9 @@ class Draft:
         return self.member.subscribed_topics != self.base.subscribed_topics
 
     def _update_expressions(self) -> tuple[bool, bool]:
-        """Whether the member's expression changed; whether what the group reads may have changed by that."""
+        """Add records for a changed expression. Returns whether the member's expression changed, and whether the group may read
+        other topics for it.
+        """
         group, before, after = self.group, self.base.expression, self.member.expression
         changed = before != after
         bump = False

@@ -35,7 +35,7 @@ FIRST_WITH_MEMBER_EPOCH = 9
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """What a member that speaks the classic protocol has besides."""
+    """Additional state of a member that speaks the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[GroupProtocol, ...]
@@ -126,7 +126,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember, Partitions]):
         return topic in self.names or topic in self._resolved_names
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """What this member reads: topics by name, and what its expression matched."""
+        """Names of the topics that this member reads: subscribed by name, and matched by its expression."""
         resolved = self.resolved.get(member.expression) if member.expression else None
         return member.subscribed_topics if resolved is None else member.subscribed_topics | resolved.topics
 
@@ -141,7 +141,9 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember, Partitions]):
         return "Stable" if stable else "Reconciling"
 
     def preferred_assignor(self, replaced: str = "", member: ConsumerMember | None = None) -> str | None:
-        """What most members prefer, the first of equals; with `member` in the place of the one called `replaced`."""
+        """The assignor that most members prefer, the first of equals. `member` counts instead of the member with the id
+        `replaced`.
+        """
         votes: dict[str, int] = {}
         for each in self.members.values():
             chosen = each if member is None or each.member_id not in (replaced, member.member_id) else None

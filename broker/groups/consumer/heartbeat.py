@@ -157,7 +157,7 @@ def _member_of(
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
-    """Raises ProtocolError FENCED_MEMBER_EPOCH."""
+    """Check the member epoch of a heartbeat; ProtocolError FENCED_MEMBER_EPOCH."""
     if epoch in (JOINING_EPOCH, member.member_epoch):
         return
     if epoch > member.member_epoch:

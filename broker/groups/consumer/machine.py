@@ -49,7 +49,7 @@ class Machine:
     # -- the consumer protocol
 
     def heartbeat(self, found: Group | None, request: HeartbeatRequest, now_ms: int) -> Outcome[HeartbeatResult]:
-        """Raises ProtocolError."""
+        """Handle a ConsumerGroupHeartbeat. ProtocolError."""
         environment = self._environment
         self.check(request)
         if request.member_epoch < JOINING_EPOCH:
@@ -91,21 +91,21 @@ class Machine:
     # -- the classic protocol in a consumer group
 
     def join(self, found: Group | None, request: JoinRequest, now_ms: int) -> Outcome[JoinResult]:
-        """Raises ProtocolError."""
+        """Handle a classic member's JoinGroup. ProtocolError."""
         return classic_members.join(self.group(found, request.group_id), request, self._environment, now_ms)
 
     def sync(self, found: Group | None, request: SyncRequest) -> Outcome[SyncResult]:
-        """Raises ProtocolError."""
+        """Handle a classic member's SyncGroup. ProtocolError."""
         return classic_members.sync(self.group(found, request.group_id), request, self._environment)
 
     def classic_heartbeat(
         self, found: Group | None, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> Outcome[ErrorCode]:
-        """Raises ProtocolError."""
+        """Handle a classic member's Heartbeat. ProtocolError."""
         return classic_members.heartbeat(self.group(found, group_id), member_id, instance_id, generation)
 
     def leave(self, found: Group | None, group_id: str, members: Sequence[LeavingMember]) -> Outcome[list[LeftMember]]:
-        """Raises ProtocolError."""
+        """Handle a classic LeaveGroup. ProtocolError."""
         return classic_members.leave(self.group(found, group_id), members, self._environment)
 
     # -- delays

@@ -136,7 +136,7 @@ def without(
 
 
 def may_become_classic(members: Collection[ConsumerMember], environment: Environment) -> bool:
-    """Whether a group of these members is to be a classic one."""
+    """True if a group with just these members is to be converted to a classic group."""
     speaks = [{each.name for each in member.classic.protocols} for member in members if member.classic is not None]
     return (
         len(speaks) == len(members)
@@ -214,7 +214,7 @@ def orphaned_expressions(group: ConsumerGroup, members: Iterable[ConsumerMember]
 
 
 def topics_without(group: ConsumerGroup, members: Iterable[ConsumerMember], lost: Iterable[str]) -> set[str]:
-    """What is read without these members and expressions."""
+    """Names of the topics that the group reads without these members and expressions."""
     names = dict(group.names)
     for member in members:
         names = counted(names, member.subscribed_topics, None)

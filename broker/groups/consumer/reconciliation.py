@@ -94,7 +94,7 @@ def _next(
 
 
 def _without(member: ConsumerMember, subscribed: Collection[bytes], reported: Partitions | None) -> ConsumerMember:
-    """It has unsubscribed: what it does not read any more is given up before there is a new target."""
+    """The member after it has unsubscribed from topics: it gives up their partitions before there is a new target."""
     lost = {topic_id: each for topic_id, each in member.assigned.items() if topic_id not in subscribed}
     if not lost:
         return member
@@ -119,7 +119,7 @@ def _moved(member: ConsumerMember, state: MemberState, epoch: int, assigned: Own
 
 
 def _has_any(reported: Partitions | None, owned: Owned) -> bool:
-    """Whether the member may still have any of these: it says so, or says nothing."""
+    """True if the member may still use any of these partitions: it reports them, or reports nothing."""
     if reported is None:
         return True
     return any(

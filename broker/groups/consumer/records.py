@@ -122,7 +122,7 @@ def _owned(owned: Owned) -> list[OwnedTopicPartitions]:
 
 
 def expression_record(group_id: str, expression: str, resolved: ResolvedExpression | None) -> GroupRecord:
-    """None forgets it."""
+    """Record of an expression and the topics that it matched; a tombstone if `resolved` is None."""
     value = resolved and ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
     )

@@ -1,4 +1,4 @@
-"""What members of consumer groups ask and are told: frozen values, without the wire's versions."""
+"""Requests of members of consumer groups and their results: frozen values, without the wire's versions."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class HeartbeatRequest:
     client_id: str = ""
     client_host: str = ""
     visible: Visible = all_visible
-    """What of the topics that an expression matches the client may know of."""
+    """Filter of the topics that this client may see: matches of an expression are limited to these."""
     chooses_id: bool = True
     """From version 1 on members choose their ids; before, the answer to the first heartbeat brings one."""
 
     @property
     def is_full(self) -> bool:
-        """It says everything, so it is told everything: a client that is not sure of its state asks so."""
+        """True for a full request (every field is set). It gets a full answer: a client that is not sure of its state asks so."""
         subscribes = self.subscribed_topics is not None or self.expression is not None
         return self.rebalance_timeout_ms != NOT_GIVEN and subscribes and self.owned is not None
 

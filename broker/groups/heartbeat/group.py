@@ -33,12 +33,12 @@ LEAVING_EPOCH = -1
 AWAY_EPOCH = -2
 """A static member that will come back."""
 FIRST_GROUP_EPOCH = 1
-"""Of a group that nobody has joined yet; the first member makes it 2."""
+"""Group epoch before the first member has joined; that member makes it 2."""
 NO_ASSIGNMENT_EPOCH = -1
 
 
 class MemberState(IntEnum):
-    """Of a member on its way to the target; as records have it. 127 stands for a state of a later Kafka."""
+    """State of a member on its way to the target, with the number that records have. 127 stands for a state of a later Kafka."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -52,7 +52,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatMember:
-    """What every type knows of a member. Equal members are written once."""
+    """State of a member that all group types have. Equal members are written once."""
 
     member_id: str
     member_epoch: int = JOINING_EPOCH
@@ -66,7 +66,7 @@ class HeartbeatMember:
 
     @property
     def said(self) -> object:
-        """What it said of itself that may be long."""
+        """The member's fields whose length the client decides."""
         return self.subscribed_topics
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
@@ -157,7 +157,7 @@ class HeartbeatGroup(ABC, Generic[MemberT, TargetT]):
     # -- questions
 
     def member(self, member_id: str) -> MemberT:
-        """Raises ProtocolError UNKNOWN_MEMBER_ID."""
+        """The member with this id. ProtocolError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise ProtocolError(
@@ -175,7 +175,7 @@ class HeartbeatGroup(ABC, Generic[MemberT, TargetT]):
         return self._names
 
     def subscribed_topics(self) -> Collection[str]:
-        """What its members read, by name or otherwise. The target is made of these."""
+        """Topics that the group's members read, by name or by expression. The target is made of these."""
         return self._names.keys()
 
     @abstractmethod
@@ -237,7 +237,7 @@ def counted(counts: dict[str, int], old: Iterable[str] | None, new: Iterable[str
 
 
 def metadata_hash(topics: Iterable[str], image: TopicImage) -> int:
-    """Of all that a target depends on: names, ids and partition counts of those topics that there are. Signed, 64 bits.
+    """Hash of the metadata that a target depends on: names, ids and partition counts of the topics that exist. Signed, 64 bits.
 
     Kafka has another function (XXH3) in the same place, and like us compares it only with what it wrote itself."""
     digest = blake2b(digest_size=8)

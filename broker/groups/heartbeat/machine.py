@@ -1,4 +1,4 @@
-"""What a type of heartbeat group does, as `runtime.HeartbeatGroups` sees it, and what it may look at while it decides."""
+"""Interface of a type of heartbeat group for `runtime.HeartbeatGroups`, and the environment that it may read while it decides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def random_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What machines read. They change nothing of it."""
+    """Environment that machines read and never change."""
 
     topics: TopicImage
     settings: GroupSettings

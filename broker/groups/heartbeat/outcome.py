@@ -1,4 +1,4 @@
-"""What a machine answers: frozen values that `runtime.HeartbeatGroups` carries out.
+"""Outcomes of machines: frozen values that `runtime.HeartbeatGroups` carries out.
 
 In this order: the records are written as one batch (if that fails, the request fails and nothing has happened), then replayed
 into the groups, then delays are set, then the answer goes out when the write is durable.
@@ -26,7 +26,7 @@ class GroupRecord(NamedTuple):
 
 
 class Delay(NamedTuple):
-    """Whose delay of which kind; `epoch` is that of the member when it was set, for kinds that look at it."""
+    """Key of a delay: its kind and its member. `epoch`: the member's when the delay was set, for kinds that compare it."""
 
     kind: DelayKind
     member_id: str = ""

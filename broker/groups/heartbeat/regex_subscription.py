@@ -34,7 +34,7 @@ def _compiled(expression: str) -> Any:
 
 
 def check(expression: str) -> None:
-    """Raises ProtocolError INVALID_REGULAR_EXPRESSION."""
+    """Compile an expression to check it; ProtocolError INVALID_REGULAR_EXPRESSION."""
     import re2
 
     try:
@@ -50,7 +50,9 @@ def check(expression: str) -> None:
 def resolve(
     expressions: Collection[str], names: Collection[str], version: int, now_ms: int
 ) -> dict[str, ResolvedExpression]:
-    """What each matches. One that cannot be compiled, which a record of another broker may have, matches nothing."""
+    """Match each expression against the topics' names. An expression that cannot be compiled (a record of another broker may have
+    one) matches nothing.
+    """
     resolved = {}
     for expression in expressions:
         try:

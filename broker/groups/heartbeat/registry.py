@@ -1,4 +1,4 @@
-"""Which types of heartbeat groups there are, and where: the one table that a new type is entered in.
+"""Registry of the types of heartbeat groups and their modules: the only table that a new type is entered in.
 
 A type's module has
     RECORDS     key version → `RecordKind`: how its records are laid out, and what replays each into the groups
@@ -27,7 +27,7 @@ Groups = dict[str, Group]
 
 
 class RecordKind(NamedTuple):
-    """One kind of record. `replay(groups, key, value)` does to the groups what the record says; a null value forgets."""
+    """One kind of record. `replay(groups, key, value)` applies the record to the groups; a null value is a tombstone."""
 
     key: type[Message]
     value: type[Message]
@@ -69,7 +69,7 @@ def record_kind(key_version: int) -> RecordKind | None:
 
 
 def encoded(record: GroupRecord | CoordinatorRecord) -> CoordinatorRecord:
-    """As it goes into the log."""
+    """Encode a record for the log."""
     if isinstance(record, CoordinatorRecord):
         return record
     key, value = record

@@ -1,4 +1,4 @@
-"""What a record does to a group: the part that is the same for every type and every kind of record.
+"""Replay of records into groups: the part that all types and kinds of records have in common.
 
 A group comes into being with its first record of any kind, as in Kafka. A tombstone for what is not there is no error: compaction
 may have removed what it forgot.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_MS = 5_000
-"""How long a time-out waits whose outcome could not be written."""
+"""Delay before a timeout is tried again whose records could not be written."""
 
 T = TypeVar("T")
 #: A group that changes its type is taken out, or put in, by who owns its other half.
@@ -193,5 +193,5 @@ class HeartbeatGroups:
             self._apply(group_id, DelaySet(delay, RETRY_MS))
 
     def delay_count(self, group_id: str) -> int:
-        """For tests."""
+        """Number of the group's delays. For tests."""
         return self._timers.count(group_id)

@@ -1,4 +1,4 @@
-"""What holds for one group: its own setting (IncrementalAlterConfigs on a GROUP resource), else the broker's.
+"""Effective settings of one group: its own (IncrementalAlterConfigs on a GROUP resource), else the broker's.
 
 A group's own value was checked when it was set; where the broker's limits have been narrowed since, it is moved into them, as
 Kafka 4.3 does. Loop thread.

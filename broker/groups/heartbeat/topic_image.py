@@ -23,7 +23,7 @@ class ImageTopic(NamedTuple):
 
 
 class TopicImage(Protocol):
-    """What machines see of the topics."""
+    """Topics as machines see them."""
 
     @property
     def changes(self) -> int:

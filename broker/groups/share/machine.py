@@ -120,7 +120,7 @@ class Machine:
         return Outcome(answer, records, [self._session(group, member.member_id)], rebalanced=is_rebalance)
 
     def leave(self, found: Group | None, asked: ShareHeartbeat) -> Outcome[ShareHeartbeatResult]:
-        """Raises ProtocolError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID."""
+        """Remove the member. ProtocolError GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID."""
         group = share_group(found, asked.group_id)
         group.member(asked.member_id)
         return self._removed(group, asked.member_id, ShareHeartbeatResult(asked.member_id, asked.member_epoch))
@@ -140,7 +140,7 @@ class Machine:
         return member
 
     def _is_pending(self, group: ShareGroup, names: Collection[str]) -> bool:
-        """Whether partitions that the members read have become assignable since the target was made."""
+        """True if partitions that the members read have become assignable since the target was made."""
         if group.group_epoch > group.assignment_epoch or not group.members:
             return False
         if (
@@ -285,7 +285,7 @@ def share_group(found: Group | None, group_id: str, *, may_make: bool = False) -
 def merged(
     before: Mapping[bytes, StatePartitions], more: Mapping[bytes, StatePartitions]
 ) -> dict[bytes, StatePartitions]:
-    """All partitions of both."""
+    """The partitions of both arguments, by topic."""
     result = dict(before)
     for topic_id, state in more.items():
         known = result[topic_id].partitions if topic_id in result else frozenset()

@@ -126,7 +126,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
 
 
 def tombstones(group: ShareGroup) -> list[GroupRecord]:
-    """Of the whole group; of its partitions' state too, which must have gone before."""
+    """Tombstones of all the group's records. The kept state of its partitions must have been deleted before."""
     group_id = group.group_id
     records = [record for member_id in group.members for record in member_tombstones(group_id, member_id)]
     records.append(GroupRecord(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None))

@@ -27,7 +27,7 @@ class GroupType(StrEnum):
 
 
 class Committer(NamedTuple):
-    """Who commits offsets. `version` is OffsetCommit's: older ones cannot have a member epoch."""
+    """The client that commits offsets. `version` is OffsetCommit's: older ones cannot have a member epoch."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -38,7 +38,7 @@ class Committer(NamedTuple):
 
 
 class CommittedPartition(NamedTuple):
-    """Where an offset is committed for. The topic's id is None where it is not known."""
+    """Partition that an offset is committed for. The topic's id is None where it is not known."""
 
     topic: str
     topic_id: bytes | None
@@ -56,21 +56,21 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """As ListGroups shows it."""
+        """Name of the group's state, as ListGroups shows it."""
 
     @property
     def listed_protocol_type(self) -> str:
-        """As ListGroups shows it: `consumer`, `share`, …; empty where nobody ever joined."""
+        """Protocol type as ListGroups shows it: `consumer`, `share`, …; empty where nobody ever joined."""
 
     @property
     def member_count(self) -> int: ...
 
     @property
     def member_bytes(self) -> int:
-        """Of what its members said of themselves, as `member_room.said_bytes` counts."""
+        """Bytes of the fields that all members have sent about themselves, as `member_memory.said_bytes` counts them."""
 
     def bytes_of(self, member_id: str) -> int:
-        """Of one of them; 0 where there is none."""
+        """The same for one member; 0 if there is no such member."""
 
     @property
     def is_empty(self) -> bool:
@@ -78,7 +78,7 @@ class Group(Protocol):
 
     @property
     def may_expire(self) -> bool:
-        """Whether it goes when it has no offsets left."""
+        """True if the group is deleted when it has no offsets left."""
 
     def may_commit(self, committer: Committer, partitions: Iterable[CommittedPartition]) -> ErrorCode:
         """Why `committer` may not commit offsets for these partitions now, or NONE."""
@@ -93,17 +93,19 @@ class Group(Protocol):
         """Why no offsets can be deleted at all, or NONE."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic: its offsets are neither deleted nor do they expire."""
+        """True if a member reads the topic: then the group's offsets of it are not deleted and do not expire."""
 
     def retention_starts(self, commit_ms: int) -> int | None:
         """From when an offset's retention counts, if it was committed at `commit_ms`; None when it does not expire now."""
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """What forgets the group in `__consumer_offsets`, its offsets not included; in the order that Kafka writes them."""
+        """Tombstones of the group's records in `__consumer_offsets`, without those of its offsets; in the order that Kafka writes
+        them.
+        """
 
 
 class Claim(Enum):
-    """What becomes of a request of one type for an id."""
+    """Outcome of a request of one group type for an id that may be another type's."""
 
     NEW = "nobody has the id"
     KEEP = "a group of the type has it"
@@ -126,7 +128,7 @@ _CLAIMS: Mapping[tuple[GroupType, GroupType, bool], Claim] = {
 
 
 def claim(wanted: GroupType, found: Group | None) -> Claim:
-    """What a request for a group of type `wanted` does where `found` is."""
+    """Decide on a request for a group of type `wanted` where `found` has the id."""
     if found is None:
         return Claim.NEW
     return _CLAIMS.get((wanted, found.group_type, found.is_empty), Claim.REFUSE)

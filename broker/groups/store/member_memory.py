@@ -1,4 +1,5 @@
-"""What members of groups may leave in memory: what they say of themselves when they join, which stays as long as they do.
+"""Limits of the memory that group members may fill: the fields that they send when they join are kept as long as they are
+members.
 
     one member     1 MiB: a group's record has to fit into one batch of `__consumer_offsets`, so nobody gets on with more
     one group     16 MiB: some ten protocols of each member, of which that record has the one that was chosen
@@ -38,7 +39,7 @@ class MemberRoom:
     __slots__ = ("_counted_ms", "_estimate", "_groups", "_now_ms")
 
     def __init__(self, groups: Callable[[], Iterable[Group]], now_ms: Callable[[], int]) -> None:
-        """`groups`: all there are."""
+        """`groups`: all that exist."""
         self._groups = groups
         self._now_ms = now_ms
         # Never less than what there is: who joins is added, who leaves is found out by counting, as what was read from the disk.

@@ -20,7 +20,7 @@ GroupOffsets = dict[str, dict[int, bytes]]
 
 
 class TopicPartition(NamedTuple):
-    """What an offset is about."""
+    """Key of a committed offset within a group."""
 
     topic: str
     partition: int
@@ -132,7 +132,7 @@ class OffsetStore:
         )
 
     def has_pending(self, group_id: str, topic: str | None = None, partition: int | None = None) -> bool:
-        """Whether an open transaction has an offset for the group, or for the one partition."""
+        """True if an open transaction has an offset for the group, or for the one partition."""
         for pending in self._pending.values():
             if topic is not None:
                 if (group_id, topic, partition) in pending:

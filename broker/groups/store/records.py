@@ -67,7 +67,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset a record is."""
+    """Key of an offset's record: group and partition."""
 
     group: str
     topic: str
@@ -75,7 +75,7 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """Which group a record is about."""
+    """Key of a group's record."""
 
     group: str
 
@@ -134,7 +134,7 @@ def offset_value(committed: OffsetAndMetadata) -> bytes:
 
 
 def read_key(key: bytes) -> OffsetKey | GroupKey | None:
-    """What the record is about; None for a key that belongs to a newer group protocol."""
+    """Decode a record's key; None for a key of a newer group protocol."""
     reader = RecordReader(key)
     version = reader.int16()
     if version in (0, 1):

@@ -36,7 +36,7 @@ class Shard:
 
 
 class Shards:
-    """What the drivers of groups ask of their coordinator's runtime. Loop thread."""
+    """Interface of the coordinator's runtime for the drivers of groups. Loop thread."""
 
     __slots__ = ("_runtime",)
 
@@ -64,13 +64,13 @@ class Shards:
     def append_transactional(
         self, shard: Shard, records: Sequence[CoordinatorRecord], producer_id: int, producer_epoch: int
     ) -> tuple[int, Unsynced]:
-        """As `append`, inside a producer's transaction; the offset of the first record too."""
+        """Append within a producer's transaction, as `append`. Returns the offset of the first record too."""
         offset, unsynced = self._runtime.append(shard, records, producer_id, producer_epoch)
         self.wait_for(shard, unsynced)
         return offset, unsynced
 
     def wait_for(self, shard: Shard, unsynced: Unsynced) -> None:
-        """Who reads the shard's offsets waits until this is durable."""
+        """Hold back readers of the shard's offsets until this write is durable."""
         if unsynced is not None:
             keep_unsynced(shard, unsynced)
 

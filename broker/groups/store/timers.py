@@ -83,7 +83,7 @@ class GroupTimers(Generic[GroupT, WhatT]):
         self._passed(group, delay.what)
 
     def clear(self, group: GroupT, *kinds: DelayKind, member_id: str = "") -> None:
-        """These delays of the member, or of the group, are forgotten; no matter if there are none."""
+        """Cancel these delays of the member, or of the group. None need exist."""
         delays = self._groups.get(group)
         if delays is None:
             return

@@ -1,4 +1,4 @@
-"""Which topics a client may know of: a group that is subscribed by an expression must not tell it of others."""
+"""Filter of the topics that a client may see: a group that is subscribed by an expression must not tell it of others."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class TaskGroup(NamedTuple):
 
 
 class _Share:
-    """How many tasks a member may have so that all have about as many. Who is full counts no more."""
+    """Number of tasks that a member may have so that all members have about as many. Full members are no longer counted."""
 
     __slots__ = ("_members", "_tasks", "each")
 
@@ -113,7 +113,7 @@ class _Assignment:
         return self.process_of[member_id].counts[member_id] < share.each
 
     def least_loaded(self, members: Iterable[str], without: Task | None) -> str | None:
-        """Of these members, one whose process has least to do, and not that task."""
+        """Return the member whose process has the least load and does not have the task; None if there is none."""
         found = [member for member in members if without is None or without not in self.process_of[member].tasks]
         return min(
             found,

@@ -32,7 +32,7 @@ FIRST_WITH_MEMBER_EPOCH = 9
 
 
 class StreamsEndpoint(NamedTuple):
-    """Where a process answers queries of its state."""
+    """Address at which a process answers queries of its state."""
 
     host: str
     port: int
@@ -40,7 +40,7 @@ class StreamsEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsMember(HeartbeatMember):
-    """One thread of a process. `pending` is to be given up: it may still use that."""
+    """One member: a thread of a process. `pending`: tasks that it has to give up and may still use."""
 
     previous_member_epoch: int = 0
     rebalance_timeout_ms: int = -1
@@ -122,16 +122,16 @@ class StreamsGroup(HeartbeatGroup[StreamsMember, Tasks]):
     # -- questions
 
     def is_active(self, task: Task) -> bool:
-        """Whether somebody has it active, or has not given it up yet."""
+        """True if a member has the task active, or has not given it up yet."""
         return task in self._owners.active
 
     def has_copy(self, task: Task, process_id: str) -> bool:
-        """Whether a member of that process has the task as stand-by or warm-up."""
+        """True if a member of that process has the task as stand-by or warm-up."""
         owners = self._owners
         return process_id in owners.standby.get(task, ()) or process_id in owners.warmup.get(task, ())
 
     def is_in(self, task: Task, process_id: str) -> bool:
-        """Whether a member of that process has the task in any role."""
+        """True if a member of that process has the task in any role."""
         return process_id in self._owners.active.get(task, ()) or self.has_copy(task, process_id)
 
     @property

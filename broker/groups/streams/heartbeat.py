@@ -1,4 +1,4 @@
-"""What a heartbeat does to a streams group: joining, staying, leaving; the group's epochs, target and statuses. Pure.
+"""Heartbeats of streams groups: join, stay, leave; the group's epochs, target and statuses. Pure functions.
 
 The order of things is Kafka's: the member, the topology, the topics, the group epoch, the target, and last what of the target
 the member can have now; and which process of the group can be asked for which partitions (interactive queries).
@@ -69,7 +69,7 @@ class _Target(NamedTuple):
 def heartbeat(
     environment: Environment, found: Group | None, request: StreamsHeartbeat, now_ms: int
 ) -> Outcome[StreamsAnswer]:
-    """Raises ProtocolError to refuse."""
+    """Handle a heartbeat of any kind. ProtocolError."""
     if request.is_leaving:
         return _leave(found, request)
     group, member, replaced = _admit(environment, found, request)
@@ -166,7 +166,7 @@ def heartbeat(
         )
 
     def note(kept: Group | None) -> None:
-        """What is in no record."""
+        """Set the state of the group that is in no record."""
         assert isinstance(kept, StreamsGroup)
         kept.configured, kept.image_seen = plan, image_seen
         kept.delayed_until_ms = delayed_until_ms
@@ -352,7 +352,7 @@ def _check_tasks(plan: ConfiguredTopology, said: Tasks) -> None:
 
 
 def assignment_configs(environment: Environment, group_id: str) -> Mapping[str, str]:
-    """What besides members and topics a target depends on."""
+    """Settings of the group that its target depends on."""
     return {REPLICAS_KEY: str(environment.settings.int_of(group_id, STANDBY_REPLICAS))}
 
 
@@ -362,7 +362,7 @@ def _targets(
     plan: ConfiguredTopology,
     configs: Mapping[str, str],
 ) -> Mapping[str, Tasks]:
-    """Of every member: nothing while tasks cannot run."""
+    """Target of every member; no tasks while the topology cannot run."""
     if not plan.is_ready or plan.subtopologies is None:
         return dict.fromkeys(members, NO_TASKS)
     candidates = [
@@ -374,7 +374,7 @@ def _targets(
 
 
 def _target_records(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: int, now_ms: int) -> list[GroupRecord]:
-    """Those that have changed, and the epoch."""
+    """Records of the targets that have changed, and of the target's epoch."""
     records = [
         target_record(group.group_id, member_id, tasks)
         for member_id, tasks in targets.items()
@@ -385,14 +385,14 @@ def _target_records(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: in
 
 
 def _is_ahead(until_ms: int, now_ms: int, longest_ms: int) -> bool:
-    """Whether that time is yet to come, and no further away than it can be: the wall clock may have been set back."""
+    """True if that time is in the future, but within `longest_ms`: the wall clock may have been set back."""
     return 0 < until_ms - now_ms <= longest_ms
 
 
 def endpoints_of(
     members: Iterable[StreamsMember], plan: ConfiguredTopology, topics: TopicImage
 ) -> tuple[EndpointPartitions, ...]:
-    """One for each member with an endpoint; none while the numbers of partitions are not decided."""
+    """Endpoint information of each member with an endpoint; empty while partition counts are not decided."""
     if plan.subtopologies is None:
         return ()
     return tuple(
@@ -409,7 +409,7 @@ def endpoints_of(
 def _partitions(
     tasks: Mapping[str, frozenset[int]], plan: ConfiguredTopology, topics: TopicImage
 ) -> list[tuple[str, list[int]]]:
-    """Of the topics that these tasks read; a topic may have fewer partitions than its subtopology has tasks."""
+    """Partitions that these tasks read, by topic. A topic may have fewer partitions than its subtopology has tasks."""
     assert plan.subtopologies is not None
     found = []
     for name in sorted(tasks):

@@ -33,11 +33,11 @@ class Machine:
         self._environment = environment
 
     def heartbeat(self, group: Group | None, request: StreamsHeartbeat, now_ms: int) -> Outcome[StreamsAnswer]:
-        """As `streams_heartbeat.heartbeat`."""
+        """Handle a heartbeat, as `heartbeat.heartbeat`."""
         return heartbeat(self._environment, group, request, now_ms)
 
     def topics_to_make(self, group: Group | None, request: StreamsHeartbeat) -> tuple[InternalTopic, ...]:
-        """As `streams_heartbeat.topics_to_make`."""
+        """Internal topics that the request needs, as `heartbeat.topics_to_make`."""
         return topics_to_make(self._environment, group, request)
 
     def loaded(self, group: StreamsGroup, now_ms: int) -> Sequence[Effect]:

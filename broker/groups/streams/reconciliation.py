@@ -1,4 +1,4 @@
-"""How a streams group's member gets from the tasks that it has to those that it is to have, without two having one active.
+"""Reconciliation of a streams group's member: from its present tasks to its target, without a task active at two members.
 
     Stable ──new target──► gives up what is not in the target (UNREVOKED), keeps its epoch until it says that it has
                      └───► gets the rest as soon as nobody else has it (UNRELEASED until then), in the target's epoch
@@ -20,7 +20,7 @@ from .tasks import OWNS_NOTHING, OwnedTasks, Task, Tasks, TaskSet, task_set
 
 
 class _Difference(NamedTuple):
-    """Of one role: tasks that stay, that are to be given up, and that can be had now; whether more will be to be had."""
+    """Difference of one role: tasks to keep, to give up, and to take now; and whether more become free later."""
 
     kept: TaskSet
     lost: TaskSet

@@ -20,7 +20,7 @@ from .topology import CopartitionGroup, InternalTopic, StreamsStatus, Subtopolog
 
 
 class StreamsHeartbeat(NamedTuple):
-    """One request. None and -1 mean: as before."""
+    """One StreamsGroupHeartbeat. None and -1 mean: unchanged."""
 
     group_id: str
     member_id: str
@@ -48,7 +48,7 @@ class StreamsHeartbeat(NamedTuple):
 
 
 class EndpointPartitions(NamedTuple):
-    """What one process can be asked for: (topic, partitions) of its active and its stand-by tasks."""
+    """Partitions that can be queried at one process: (topic, partitions) of its active and its stand-by tasks."""
 
     endpoint: StreamsEndpoint
     active: Sequence[tuple[str, Sequence[int]]]
@@ -56,7 +56,7 @@ class EndpointPartitions(NamedTuple):
 
 
 class StreamsAnswer(NamedTuple):
-    """What the member is told. Tasks and endpoints that are None have not changed."""
+    """Answer to a heartbeat. Tasks and endpoints that are None have not changed."""
 
     member_id: str
     member_epoch: int
@@ -68,7 +68,7 @@ class StreamsAnswer(NamedTuple):
 
 
 def read_heartbeat(message: wire.StreamsGroupHeartbeatRequest, client_id: str, client_host: str) -> StreamsHeartbeat:
-    """Raises ProtocolError, mostly INVALID_REQUEST."""
+    """Validate and convert a request. ProtocolError, mostly INVALID_REQUEST."""
     _check_features(message)
     _check(message)
     endpoint, tags = message.user_endpoint, message.client_tags

@@ -17,14 +17,14 @@ TaskEpochs = Mapping[str, Mapping[int, int]]
 
 
 class Task(NamedTuple):
-    """One task."""
+    """A subtopology and the number of a partition."""
 
     subtopology: str
     partition: int
 
 
 class Tasks(NamedTuple):
-    """Tasks of one member."""
+    """Tasks of one member, by role and subtopology."""
 
     active: TaskSet
     standby: TaskSet
@@ -35,7 +35,7 @@ class Tasks(NamedTuple):
         return not any(self)
 
     def has_any(self, other: OwnedTasks) -> bool:
-        """Whether a task is in both in the same role."""
+        """True if a task is in both in the same role."""
         mine, theirs = tuple(self), (task_set(other.active), other.standby, other.warmup)
         return any(
             not partitions.isdisjoint(their.get(subtopology, ()))
@@ -63,7 +63,7 @@ class OwnedTasks(NamedTuple):
         return OwnedTasks(active, _union(self.standby, other.standby), _union(self.warmup, other.warmup))
 
     def covers(self, said: Tasks) -> bool:
-        """Whether all that a member says to have was given to it, in these roles."""
+        """True if all tasks that a member reports were assigned to it, in these roles."""
         roles = zip(said, (task_set(self.active), self.standby, self.warmup), strict=True)
         return all(
             partitions <= mine.get(subtopology, frozenset())
@@ -81,7 +81,7 @@ OWNS_NOTHING = OwnedTasks({}, {}, {})
 
 
 def task_set(tasks: Mapping[str, Iterable[int]]) -> dict[str, frozenset[int]]:
-    """Without empty subtopologies."""
+    """The same tasks without empty subtopologies."""
     return {name: found for name, partitions in tasks.items() if (found := frozenset(partitions))}
 
 
@@ -90,7 +90,7 @@ def each_task(tasks: Mapping[str, Iterable[int]]) -> Iterator[Task]:
 
 
 def grouped(tasks: Iterable[Task]) -> dict[str, frozenset[int]]:
-    """By subtopology."""
+    """Group tasks by subtopology."""
     found: dict[str, set[int]] = {}
     for name, partition in tasks:
         found.setdefault(name, set()).add(partition)

@@ -26,7 +26,7 @@ _SHOWN = 3
 
 
 class StatusCode(IntEnum):
-    """What a member is told."""
+    """Status codes that a member may get."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -91,16 +91,16 @@ class Topology(NamedTuple):
         }
 
     def named_topics(self) -> set[str]:
-        """All that is named."""
+        """Names of all topics that the topology names."""
         return self.required_topics() | {name for each in self.subtopologies for name in each.sink_topics}
 
     def readers(self) -> dict[str, str]:
-        """Input topic → subtopology."""
+        """The subtopology that reads each input topic."""
         return {name: each.subtopology_id for each in self.subtopologies for name in each.inputs}
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """A subtopology with numbers."""
+    """A subtopology with partition counts."""
 
     subtopology_id: str
     task_count: int
@@ -167,7 +167,7 @@ def check_topology(topology: Topology) -> None:
 
 
 def configured(topology: Topology, partition_count: PartitionCount) -> ConfiguredTopology:
-    """What `topology` comes to with the topics that there are. Raises ProtocolError STREAMS_INVALID_TOPOLOGY."""
+    """Combine `topology` with the topics that exist. ProtocolError STREAMS_INVALID_TOPOLOGY."""
     try:
         _require_sources(topology, partition_count)
         decided = _repartition_counts(topology, partition_count)
@@ -207,7 +207,9 @@ def _require_sources(topology: Topology, partition_count: PartitionCount) -> Non
 
 
 def _repartition_counts(topology: Topology, partition_count: PartitionCount) -> dict[str, int]:
-    """Of repartition topics: as said, or the most partitions of what their writer reads. A writer may read another's."""
+    """Partition counts of repartition topics: as given, or the largest count among the topics that their writer reads. A writer
+    may read another repartition topic.
+    """
     counts = {
         topic.name: topic.partitions
         for each in topology.subtopologies
