@@ -73,7 +73,7 @@ class CleanerPool:
         self._secret = secret
         self._lower_priority = lower_priority
         self.throttler = Throttler(settings.io_bytes_per_second, time)
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._lock = threading.Lock()
         self._looked = threading.Condition()
         self._round = 0  # of `settle`; under `_looked`
@@ -91,7 +91,7 @@ class CleanerPool:
 
     def _start_workers(self) -> None:
         settings = self.settings
-        self._workers = [_Worker(self, number) for number in range(settings.threads)]
+        self._workers = [Worker(self, number) for number in range(settings.threads)]
         self.last_results = {n: r for n, r in self.last_results.items() if n < settings.threads}
         for worker in self._workers:
             worker.thread.start()
@@ -188,7 +188,7 @@ class CleanerPool:
         return list(self.last_results.values())
 
 
-class _Worker:
+class Worker:
     """One cleaner thread, and the PassControl of its passes."""
 
     def __init__(self, pool: CleanerPool, number: int) -> None:
@@ -222,14 +222,14 @@ class _Worker:
                     if not self._clean(work, cleaner):
                         # The next round takes this log again, or another. What aborted this pass may abort the next
                         # one at once, so wait a little instead of spinning.
-                        self._pause(min(pool.settings.backoff_ms, AFTER_ABORT_MS))
+                        self.pause(min(pool.settings.backoff_ms, AFTER_ABORT_MS))
                     continue
             except Exception:  # CleanerManager.clean records errors of a log; no other error may end the thread
                 logger.exception("the cleaner met an error and goes on")
             with pool._looked:
                 self.idle_round = begun_in
                 pool._looked.notify_all()
-            self._pause(pool.settings.backoff_ms)
+            self.pause(pool.settings.backoff_ms)
 
     def _clean(self, work: Work, cleaner: Cleaner) -> bool:
         pool = self._pool
@@ -244,7 +244,8 @@ class _Worker:
         pool.busy_ms += pool._time.monotonic_ms() - begun
         return result is not None
 
-    def _pause(self, milliseconds: float) -> None:
+    def pause(self, milliseconds: float) -> None:
+        """Wait, until `wake` is set at most; the time counts as idle."""
         pool = self._pool
         begun = pool._time.monotonic_ms()
         self.wake.wait(milliseconds / 1000)

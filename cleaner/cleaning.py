@@ -95,7 +95,11 @@ class PassResult:
 
 
 class Cleaner:
-    """Offset map and buffers, reused from pass to pass. Used by one thread."""
+    """Offset map and buffers, reused from pass to pass. Used by one thread.
+
+    Attributes:
+        input, output: the two buffers; a batch that is larger makes them grow until its pass ends.
+    """
 
     def __init__(
         self,
@@ -108,14 +112,14 @@ class Cleaner:
         max_segment_bytes: int = MAX_SEGMENT_BYTES,
     ) -> None:
         """`secret()` returns 16 random bytes; each of the two buffers has `buffer_bytes`."""
-        self._map = offset_map
+        self.offset_map = offset_map
         self._buffer_bytes = max(buffer_bytes, MIN_BUFFER_BYTES)
         self._throttler = throttler
         self._time = time
         self._secret = secret
         self._max_segment_bytes = max_segment_bytes
-        self._input = bytearray(self._buffer_bytes)
-        self._output = bytearray(self._buffer_bytes)
+        self.input = bytearray(self._buffer_bytes)
+        self.output = bytearray(self._buffer_bytes)
 
     def clean(self, task: CleaningTask, control: PassControl) -> PassResult:
         """Run one pass. Blocks until it ends.
@@ -134,22 +138,24 @@ class Cleaner:
                 raise
             raise CleaningAborted(f"{task.log.name}: segments were deleted while they were being cleaned") from error
         finally:
-            self._map.release()
+            self.offset_map.release()
             self._restore_buffers()
 
-    def _grow_input(self, needed: int) -> bytearray:
-        self._input = bytearray(max(needed, len(self._input)))
-        return self._input
+    def grow_input(self, needed: int) -> bytearray:
+        """A new input buffer of at least `needed` bytes."""
+        self.input = bytearray(max(needed, len(self.input)))
+        return self.input
 
-    def _grow_output(self, needed: int) -> bytearray:
-        self._output = bytearray(max(needed, len(self._output)))
-        return self._output
+    def grow_output(self, needed: int) -> bytearray:
+        """A new output buffer of at least `needed` bytes."""
+        self.output = bytearray(max(needed, len(self.output)))
+        return self.output
 
     def _restore_buffers(self) -> None:
-        if len(self._input) != self._buffer_bytes:
-            self._input = bytearray(self._buffer_bytes)
-        if len(self._output) != self._buffer_bytes:
-            self._output = bytearray(self._buffer_bytes)
+        if len(self.input) != self._buffer_bytes:
+            self.input = bytearray(self._buffer_bytes)
+        if len(self.output) != self._buffer_bytes:
+            self.output = bytearray(self._buffer_bytes)
 
 
 class _Pass:
@@ -165,7 +171,7 @@ class _Pass:
         self._directory = task.log.log_directory
         self._view = task.log.segments
         self._end_at_start = task.log.log_end_offset
-        self._map = cleaner._map
+        self._map = cleaner.offset_map
         self._swapped = False
         self._result = PassResult(task.first_dirty, task.first_uncleanable, cleaner._time.milliseconds())
 
@@ -245,7 +251,7 @@ class _Pass:
         lowest = segment.base_offset
         file = segment.lease_file()
         try:
-            buffer = self._cleaner._input
+            buffer = self._cleaner.input
             while position < size:
                 self._control.check()
                 length = self._read(file, buffer, position, size)
@@ -260,7 +266,7 @@ class _Pass:
                 if step.stopped is Stop.END:
                     break
                 if step.consumed == 0:
-                    buffer = self._cleaner._grow_input(
+                    buffer = self._cleaner.grow_input(
                         self._needed(step.needed, length, size - position, file, position)
                     )
         finally:
@@ -395,16 +401,16 @@ class _Pass:
         size, position, lowest = segment.size, 0, segment.base_offset
         file = segment.lease_file()
         try:
-            buffer = self._cleaner._input
+            buffer = self._cleaner.input
             while position < size:
                 self._control.check()
                 length = self._read(file, buffer, position, size)
                 lowest = check_offsets(buffer, 0, length, lowest, segment_end)
                 start = 0
                 while True:
-                    step = record_filter.filter(buffer, start, length, self._cleaner._output)
+                    step = record_filter.filter(buffer, start, length, self._cleaner.output)
                     if step.produced or step.consumed:
-                        output.take(step.consumed, step.produced, self._cleaner._output, record_filter)
+                        output.take(step.consumed, step.produced, self._cleaner.output, record_filter)
                     start += step.consumed
                     self._result.filtered_bytes += step.consumed
                     self._pay(step.consumed)
@@ -412,12 +418,12 @@ class _Pass:
                         break
                     if not step.produced and not step.consumed:
                         # Even empty, the output buffer is too small for the next batch.
-                        self._cleaner._grow_output(max(step.needed, 2 * len(self._cleaner._output)))
+                        self._cleaner.grow_output(max(step.needed, 2 * len(self._cleaner.output)))
                     self._control.check()
                 position += start
                 if start == 0:
                     # Not one whole batch fits into the input buffer.
-                    buffer = self._cleaner._grow_input(
+                    buffer = self._cleaner.grow_input(
                         self._needed(step.needed, length, size - position, file, position)
                     )
         finally:

@@ -99,9 +99,9 @@ def _partition(partition: Any) -> list[str]:
         for reason in segment["reasons"]:
             what = {"clean": "cleaned", "delete": "deleted"}[reason["action"]]
             if reason not in rest:  # once is enough
-                always[what, _cause(reason), _until(reason, now)] = None
+                always[what, cause_text(reason), until_text(reason, now)] = None
             else:
-                rows.append((*place, what, _cause(reason), _until(reason, now)))
+                rows.append((*place, what, cause_text(reason), until_text(reason, now)))
                 place = ("",) * 4
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for row in rows:
@@ -127,7 +127,8 @@ def ledger_line(ledger: Any) -> str:
     return f"{ledger['appended']:,} appended = {' + '.join(parts)}"
 
 
-def _cause(reason: Any) -> str:
+def cause_text(reason: Any) -> str:
+    """The rule that holds a segment, with its setting and value."""
     name, setting, value = reason["reason"], reason["setting"], reason["value"]
     shown = str(value).lower() if isinstance(value, bool) else value
     if setting is None:
@@ -138,17 +139,17 @@ def _cause(reason: Any) -> str:
     return f"{text}, now {ratio:.2f}" if ratio is not None else text
 
 
-def _until(reason: Any, now_ms: int) -> str:
+def until_text(reason: Any, now_ms: int) -> str:
     """A time, or what must happen; the cause of a failure too."""
     parts = []
     if reason["reason"] == "due":
         return str(reason["event"])
     if reason["untilMs"] is not None:
-        parts.append(f"{_time(reason['untilMs'])} ({_span(reason['untilMs'] - now_ms)})")
+        parts.append(f"{time_text(reason['untilMs'])} ({span_text(reason['untilMs'] - now_ms)})")
     if reason["event"]:
         parts.append(reason["event"])
     if "futureMs" in reason["facts"]:
-        parts.append(f"a record is dated {_time(reason['facts']['newestMs'])}, in the future")
+        parts.append(f"a record is dated {time_text(reason['facts']['newestMs'])}, in the future")
     if "cause" in reason["facts"]:
         attempts = reason["facts"]["attempts"]
         parts.append(f"failed {'once' if attempts == 1 else f'{attempts} times'}: {reason['facts']['cause']}")
@@ -157,7 +158,8 @@ def _until(reason: Any, now_ms: int) -> str:
     return "; or ".join([*parts[:1], *told]) + "".join(f"; {part}" for part in rest)
 
 
-def _time(milliseconds: int) -> str:
+def time_text(milliseconds: int) -> str:
+    """Format milliseconds since 1970 as a time in UTC."""
     from datetime import UTC, datetime
 
     try:
@@ -166,7 +168,7 @@ def _time(milliseconds: int) -> str:
         return f"{milliseconds} ms"  # beyond the calendar
 
 
-def _span(milliseconds: int) -> str:
+def span_text(milliseconds: int) -> str:
     """Format a duration in its largest useful unit."""
     if milliseconds <= 0:
         return "now"

@@ -123,7 +123,7 @@ class SizePolicy:
 START_OFFSET = NamedPolicy("start-offset", StartOffsetPolicy())
 """Always applied, before all other policies."""
 
-_BUILT_IN: dict[str, DeletionPolicy] = {
+BUILT_IN: dict[str, DeletionPolicy] = {
     "time": TimePolicy(),
     "size": SizePolicy(),
     "append-time": AppendTimePolicy(),
@@ -135,10 +135,10 @@ def find_policy(name: str) -> NamedPolicy:
 
     DeletionPolicyError: none is installed under that name, or it can't be loaded.
     """
-    built_in = _BUILT_IN.get(name)
+    built_in = BUILT_IN.get(name)
     if built_in is not None:
         return NamedPolicy(name, built_in)
-    found = _installed(name)
+    found = installed_policy(name)
     if isinstance(found, DeletionPolicyError):
         raise found
     return found
@@ -151,13 +151,13 @@ def check_policies(names: Sequence[str]) -> None:
 
 
 @cache
-def _installed(name: str) -> NamedPolicy | DeletionPolicyError:
+def installed_policy(name: str) -> NamedPolicy | DeletionPolicyError:
     """The policy of that name from an installed package. The result, an error too, is kept until the process ends."""
     from importlib.metadata import entry_points  # costs a start-up 10 ms, and most have no need of it
 
     found = entry_points(group=ENTRY_POINTS)
     if name not in found.names:
-        known = ", ".join(sorted({*_BUILT_IN, *found.names}))
+        known = ", ".join(sorted({*BUILT_IN, *found.names}))
         return DeletionPolicyError(f"no deletion policy {name!r} is installed; there are: {known}")
     try:
         policy: DeletionPolicy = found[name].load()()

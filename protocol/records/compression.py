@@ -78,12 +78,12 @@ _BITE = 64 * 1024
 _SMALL_BITE = 512
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16: gzip header and trailer instead of zlib's
-_GZIP_STEP = 256 * 1024
+GZIP_STEP = 256 * 1024
 #: Nobody minds as much, whatever the bound.
-_QUICK_BYTES = 1024 * 1024
+QUICK_BYTES = 1024 * 1024
 
 #: What may be copied in one go.
-_JOINED_BYTES = 8 * 1024 * 1024
+JOINED_BYTES = 8 * 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
@@ -238,7 +238,7 @@ class _Pieces:
             raise _too_large(self._codec, self._max_bytes)
         if self._large is None:
             self._parts.append(part)
-            if self.size <= _JOINED_BYTES:
+            if self.size <= JOINED_BYTES:
                 return
             try:
                 self._large = mmap.mmap(-1, self._max_bytes)
@@ -268,7 +268,7 @@ def _decompress_gzip(data: Data, max_bytes: int, is_due: IsDue | None) -> Plain:
                 position += len(pending)
                 bite = min(2 * bite, _BITE)
             try:
-                part = stream.decompress(pending, min(_GZIP_STEP, max_bytes + 1 - pieces.size))
+                part = stream.decompress(pending, min(GZIP_STEP, max_bytes + 1 - pieces.size))
             except zlib.error as error:
                 raise _corrupt(Compression.GZIP, error) from None
             if not part and not pending and not stream.eof:
@@ -357,7 +357,7 @@ def _decompress_lz4(data: Data, max_bytes: int, is_due: IsDue | None) -> Plain:
         if claimed > max_bytes:
             raise _too_large(Compression.LZ4, max_bytes)
     try:
-        if _LZ4_MAX_RATIO * len(data) <= _QUICK_BYTES:  # bounded by its nature, and the fastest way
+        if _LZ4_MAX_RATIO * len(data) <= QUICK_BYTES:  # bounded by its nature, and the fastest way
             out, consumed = lz4.frame.decompress(data, return_bytes_read=True)
             if consumed != len(data):
                 raise _corrupt(Compression.LZ4, f"{len(data) - consumed} bytes behind the end of the frame")
@@ -373,7 +373,7 @@ def _decompress_lz4_by_position(view: memoryview, max_bytes: int, is_due: IsDue 
 
     context = lz4.frame.create_decompression_context()
     # Eight times the input is seldom too little; but what a step gives is copied once, in one go.
-    step = min(8 * len(view), _QUICK_BYTES, max_bytes + 1)
+    step = min(8 * len(view), QUICK_BYTES, max_bytes + 1)
     pieces = _Pieces(Compression.LZ4, max_bytes, is_due)
     position = 0
     ended = False

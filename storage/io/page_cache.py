@@ -30,7 +30,7 @@ _PAGE = mmap.PAGESIZE
 
 
 @cache
-def _calls() -> Any:
+def system_calls() -> Any:
     """ctypes and the bound functions, loaded on first use: the import takes 1.5 ms, and reads at the tail never need
     it.
     """
@@ -84,7 +84,7 @@ def resident(fd: int, position: int, length: int) -> bool | None:
     """
     if length <= 0:
         return True
-    calls = _calls()
+    calls = system_calls()
     if calls.cachestat_works:
         # Making two ctypes structs costs more than the call; list.pop and append are atomic, so each pair has one user.
         try:
@@ -103,7 +103,7 @@ def resident(fd: int, position: int, length: int) -> bool | None:
 
 def resident_by_mincore(fd: int, position: int, length: int) -> bool | None:
     """`resident` for kernels before 6.5, which answer only those who own the file or may write it."""
-    calls = _calls()
+    calls = system_calls()
     start = position - position % _PAGE
     span = position + length - start
     pages = -(-span // _PAGE)
@@ -125,7 +125,7 @@ def start_writeback(fd: int, offset: int, length: int) -> None:
 
     Pool thread: it blocks when the device's queue is full.
     """
-    calls = _calls()
+    calls = system_calls()
     if calls.sync_file_range is not None:
         calls.sync_file_range(fd, offset, length, _SYNC_FILE_RANGE_WRITE)
 
@@ -135,6 +135,6 @@ def reserve_blocks(fd: int, length: int) -> None:
 
     nothing where that is unknown.
     """
-    calls = _calls()
+    calls = system_calls()
     if calls.fallocate is not None:
         calls.fallocate(fd, _FALLOC_FL_KEEP_SIZE, 0, length)

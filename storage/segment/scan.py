@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 20
-_LARGEST_BUFFER = 64 << 20
+LARGEST_BUFFER = 64 << 20
 """Largest batch that is read into a buffer; larger ones are read through a map: damaged bytes must not make us allocate
 the size that they claim.
 """
@@ -93,7 +93,7 @@ def _feed(
         # Not one whole batch in the buffer: it is larger, or the file ends within it.
         if not length < scanner.needed <= size - position:
             break
-        if scanner.needed <= _LARGEST_BUFFER:
+        if scanner.needed <= LARGEST_BUFFER:
             buffer = bytearray(scanner.needed)
             continue
         mapped = directory.file_system.map(file.path, writable=False)

@@ -14,7 +14,7 @@ MUTATIONS = [
     Mutation(
         "lesson-13/input-buffer",
         "cleaner/cleaning.py",
-        "        self._input = bytearray(max(needed, len(self._input)))",
+        "        self.input = bytearray(max(needed, len(self.input)))",
         '        raise CleaningError(f"a batch of {needed} bytes")',
         "A batch that is larger than the input buffer makes a log uncleanable.",
         (f"{CLEANING}::test_a_batch_larger_than_the_present_limit_is_cleaned",),
@@ -22,7 +22,7 @@ MUTATIONS = [
     Mutation(
         "lesson-13/output-buffer",
         "cleaner/cleaning.py",
-        "        self._output = bytearray(max(needed, len(self._output)))",
+        "        self.output = bytearray(max(needed, len(self.output)))",
         '        raise CleaningError(f"a batch of {needed} bytes")',
         "A batch that is larger than the output buffer makes a log uncleanable.",
         (f"{CLEANING}::test_a_batch_larger_than_the_present_limit_is_cleaned",),
@@ -32,7 +32,7 @@ MUTATIONS = [
         "cleaner/cleaning.py",
         "                position += start\n                if start == 0:",
         "                position += start\n                if start and not step.produced:\n"
-        "                    buffer = self._cleaner._grow_input(2 * len(buffer))\n                if start == 0:",
+        "                    buffer = self._cleaner.grow_input(2 * len(buffer))\n                if start == 0:",
         "The input buffer grows because nothing of what was in it is left.",
         (f"{CLEANING}::test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers",),
     ),
@@ -41,7 +41,7 @@ MUTATIONS = [
         "cleaner/cleaning.py",
         "                    if step.stopped is Stop.INPUT:\n                        break",
         "                    if not step.produced:\n"
-        "                        self._cleaner._grow_output(2 * len(self._cleaner._output))\n"
+        "                        self._cleaner.grow_output(2 * len(self._cleaner.output))\n"
         "                    if step.stopped is Stop.INPUT:\n                        break",
         "The output buffer grows because nothing came out of it.",
         (f"{CLEANING}::test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers",),

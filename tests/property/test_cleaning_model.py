@@ -477,7 +477,7 @@ class Run:
         for path in self.world.fake.paths():
             if path.endswith(".snapshot"):
                 self.world.fake.unlink(path)
-        self.log = self.world._again()
+        self.log = self.world.start_again()
         assert self.log.log_end_offset == self.log.last_stable_offset == end
         for producer in self.producers.values():
             if producer.last_offset >= self.oracle.start:  # else retention took what would tell

@@ -92,15 +92,15 @@ class CleaningWorld(World):
     def restart(self) -> UnifiedLog:
         """A clean stop and a start with the same settings."""
         self.stop()
-        return self._again()
+        return self.start_again()
 
     def crash(self) -> UnifiedLog:
         """`kill -9` and a start."""
         self.kill()
-        return self._again()
+        return self.start_again()
 
-    def _again(self) -> UnifiedLog:
-        self.manager = self._manager()
+    def start_again(self) -> UnifiedLog:
+        self.manager = self.make_manager()
         self.manager.load(lambda _topic: self.log_config)
         self.running = self.is_recovered = True
         self.make_cleaner()

@@ -93,7 +93,7 @@ class World:
         self.config = _config(tuple(f"{name}={value}" for name, value in names.items()))
         self.log_config = LogConfig(segment_index_bytes=SMALL_INDEX)
         self.running = False
-        self.manager = self._manager()
+        self.manager = self.make_manager()
         LEFT_BEHIND.world(self)
 
     is_in_use = False
@@ -102,7 +102,7 @@ class World:
         """Its data directories, once they were recovered."""
         return (self.file_system, self.directories) if self.is_recovered else None
 
-    def _manager(self) -> LogManager:
+    def make_manager(self) -> LogManager:
         self.scheduler = MockScheduler(self.time)
         return LogManager(
             self.config, self.file_system, self.time, self.scheduler, randomness=random.Random(len(self.time.waiting()))
@@ -114,7 +114,7 @@ class World:
             self.stop()
         if settings:
             self.log_config = LogConfig(**({"segment_index_bytes": SMALL_INDEX} | settings))
-        self.manager = self._manager()
+        self.manager = self.make_manager()
         self.manager.load(lambda _topic: self.log_config)
         self.running = self.is_recovered = True
         return self.manager

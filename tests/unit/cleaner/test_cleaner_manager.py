@@ -149,7 +149,7 @@ def test_any_checkpoint_file_is_survived_and_put_right(seed: int) -> None:
     made.stop()
     count = chance.choice([b"1", b"1", b"1", b"7", b"-1"])
     made.fake.put(CHECKPOINT, chance.choice([b"0\n" + count + b"\n" + line, b"0\n0\n", b"", b"\xff", b"1\n0\n"]))
-    log = made._again()
+    log = made.start_again()
     calls = 0
     for _ in range(3):
         made.clean_all(limit=20)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.cleaning import SECRET, CleaningWorld, data_records, put
 from support.patience import PATIENCE_S, until
-from tidelog.cleaner.cleaner_pool import AFTER_ABORT_MS, CleanerPool, PoolSettings, _Worker
+from tidelog.cleaner.cleaner_pool import AFTER_ABORT_MS, CleanerPool, PoolSettings, Worker
 from tidelog.cleaner.cleaning import Cleaner
 
 SMALL = PoolSettings(dedupe_buffer_bytes=24 * 1000, io_buffer_bytes=1 << 17, backoff_ms=60_000)
@@ -130,8 +130,8 @@ def test_memory_is_shared_out_and_taken_when_there_is_work() -> None:
     pool = pool_of(made, PoolSettings(threads=5, dedupe_buffer_bytes=1_000_000_000))
     cleaner = pool.make_cleaner()
     assert isinstance(cleaner, Cleaner)
-    assert cleaner._map.memory <= 200_000_000
-    assert cleaner._map.slots == 200_000_000 // 24
+    assert cleaner.offset_map.memory <= 200_000_000
+    assert cleaner.offset_map.slots == 200_000_000 // 24
 
 
 def test_a_log_whose_passes_all_end_early_does_not_keep_a_core_busy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_a_log_whose_passes_all_end_early_does_not_keep_a_core_busy(monkeypatch:
             worker.stopping.set()
 
     monkeypatch.setattr(made.cleaners, "clean", lambda work, *_rest: calls.append(made.cleaners.give_back(work)))
-    monkeypatch.setattr(_Worker, "_pause", pause)
+    monkeypatch.setattr(Worker, "pause", pause)
     pool = pool_of(made)
     pool.start()
     try:

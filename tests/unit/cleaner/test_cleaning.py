@@ -88,7 +88,7 @@ def test_the_last_batch_of_the_range_stays_even_empty() -> None:
     end = producer.end(log, commit=False) + 1
     log.roll()
     made.time.advance(days=2)
-    log._producers.remove_expired_producers(made.time.milliseconds())  # so that nothing but the rule keeps it
+    log.remove_expired_producers()  # so that nothing but the rule keeps it
     made.clean_all()
     made.time.advance(days=2)
     made.clean_all()
@@ -158,7 +158,7 @@ def test_transaction_state_is_carried_from_group_to_group(commit: bool) -> None:
     # A marker stays as long as a record of its transaction does, or the empty batch that is its producer's last one:
     # who rebuilds the producer's state from the log must not find a transaction without an end.
     assert markers(log) == [5]
-    log._producers.remove_expired_producers(made.time.milliseconds())
+    log.remove_expired_producers()
     put(log, "k0", "later")
     put(log, "end", "x")
     made.clean_all()
@@ -185,7 +185,7 @@ def test_the_producers_last_batch_stays_and_its_retry_is_recognised() -> None:
     made.kill()
     for path in [p for p in made.fake.paths() if p.endswith(".snapshot")]:
         made.fake.unlink(path)
-    log = made._again()
+    log = made.start_again()
     assert keyed(log, (b"a", b"2"), (b"b", b"2"), **retry) == first
     with pytest.raises(OutOfOrderSequenceError):
         keyed(log, (b"a", b"9"), **(retry | {"base_sequence": 9}))
@@ -219,7 +219,7 @@ def test_an_emptied_control_batch_is_read_by_everybody() -> None:
     path = log.log_directory.file(0, ".log")
     made.kill()
     made.fake.put(path, empty + build_batch([Record(0, START_MS, b"k", b"v")], base_offset=1, partition_leader_epoch=0))
-    log = made._again()
+    log = made.start_again()
     assert [r.offset for r in read_records(log, 0)] == [1]
     put(log, "k", "later")
     made.roll_and_clean()
@@ -345,7 +345,7 @@ def test_a_batch_larger_than_the_present_limit_is_cleaned() -> None:
     assert made.cleaners.uncleanable() == []
     assert [(result.counts.superseded, result.end_offset) for result in results] == [(1, 3)]
     assert pairs_of(data_records(log)) == [(0, b"big", value), (2, b"small", b"y")]
-    assert len(made.cleaner._input) == len(made.cleaner._output) == 1 << 16
+    assert len(made.cleaner.input) == len(made.cleaner.output) == 1 << 16
 
 
 def test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +357,7 @@ def test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers(monkeypatch: pyt
         producer.send(log, (b"k", bytes(60_000)))
     producer.end(log, commit=False)
     log.roll()
-    for buffer in ("_grow_input", "_grow_output"):
+    for buffer in ("grow_input", "grow_output"):
         monkeypatch.setattr(made.cleaner, buffer, lambda _needed, buffer=buffer: pytest.fail(f"{buffer} was called"))
     (result,) = made.clean_all()
     assert made.cleaners.uncleanable() == []
@@ -439,7 +439,7 @@ def test_horizons_are_known_again_after_a_restart(how: str) -> None:
             made.fake.unlink(path)
         elif how == "cleaned by another":
             made.fake.put(path, b'{"version":1,"checkpoint":1,"interrupted":false,"horizons":{}}')
-        log = made._again()
+        log = made.start_again()
     assert made.clean_once() is None
     made.time.advance(DAY_MS)
     assert made.clean_all()
@@ -749,4 +749,4 @@ def test_what_supersedes_a_record_is_durable_before_that_goes() -> None:
     assert [r.value for r in data_records(log)] == [b"new"]
     made.scheduler.shutdown()
     made.file_system = next(made.fake.power_cut_states())[1]  # all that was not synced is lost
-    assert state_of(committed_records(made._again())) == {b"a": b"new"}
+    assert state_of(committed_records(made.start_again())) == {b"a": b"new"}

@@ -90,9 +90,9 @@ def test_a_partition_is_asked_for_where_no_topic_has_that_name(
 
 
 def test_times_and_spans() -> None:
-    assert why._time(0) == "1970-01-01 00:00:00 UTC"
-    assert why._time(2**62) == f"{2**62} ms"
-    assert [why._span(ms) for ms in (-1, 1, 1999, 2000, 7_200_000, 3 * 86_400_000)] == [
+    assert why.time_text(0) == "1970-01-01 00:00:00 UTC"
+    assert why.time_text(2**62) == f"{2**62} ms"
+    assert [why.span_text(ms) for ms in (-1, 1, 1999, 2000, 7_200_000, 3 * 86_400_000)] == [
         "now", "in 1 ms", "in 1999 ms", "in 2 s", "in 2 h", "in 3 d",
     ]  # fmt: skip
 
@@ -106,8 +106,10 @@ def test_a_failure_says_its_cause() -> None:
         "event": "the next try",
         "facts": {"cause": "OSError: disk", "attempts": 3},
     }
-    assert why._cause(reason) == "uncleanable"
-    assert why._until(reason, 0) == "1970-01-01 00:00:05 UTC (in 5 s); or the next try; failed 3 times: OSError: disk"
+    assert why.cause_text(reason) == "uncleanable"
+    assert (
+        why.until_text(reason, 0) == "1970-01-01 00:00:05 UTC (in 5 s); or the next try; failed 3 times: OSError: disk"
+    )
 
 
 def test_a_date_in_the_future_is_told() -> None:
@@ -119,6 +121,6 @@ def test_a_date_in_the_future_is_told() -> None:
         "event": None,
         "facts": {"policy": "time", "newestMs": 5000, "futureMs": 4000},
     }
-    assert why._until(reason, 1000) == (
+    assert why.until_text(reason, 1000) == (
         "1970-01-01 00:00:06 UTC (in 5 s); a record is dated 1970-01-01 00:00:05 UTC, in the future"
     )

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.policies import install_policies
 from tidelog.config.log_config import LogConfig
 from tidelog.storage import deletion_policy
 from tidelog.storage.deletion_policy import ENTRY_POINTS, LogFacts, check_policies, find_policy
@@ -17,16 +14,6 @@ from tidelog.storage.values import SegmentView
 DAY = 86_400_000
 GB = 10**9
 NOW = 1_700_000_000_000
-
-
-@pytest.fixture
-def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    install_policies(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    deletion_policy._installed.cache_clear()
-    yield
-    deletion_policy._installed.cache_clear()
-    sys.modules.pop("tests_policies", None)
 
 
 def days_old(*ages: float, size: int = GB) -> list[SegmentView]:
@@ -71,18 +58,18 @@ def test_append_time_does_not_ask_the_records() -> None:
 
 
 def test_built_in_policies_need_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deletion_policy, "_installed", None)
+    monkeypatch.setattr(deletion_policy, "installed_policy", None)
     check_policies(("time", "size", "append-time"))
 
 
-@pytest.mark.usefixtures("plugins")
+@pytest.mark.usefixtures("installed_policies")
 def test_a_policy_of_a_package_is_found_by_its_entry_point() -> None:
     segments = days_old(*[0] * 10)
     assert gone(segments, "newest-three") == [0, 10, 20, 30, 40, 50, 60]
     assert gone(segments, "size", "newest-three", retention_bytes=8 * GB) == [0, 10, 20, 30, 40, 50, 60]
 
 
-@pytest.mark.usefixtures("plugins")
+@pytest.mark.usefixtures("installed_policies")
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -102,8 +89,8 @@ def test_the_built_in_policies_are_entry_points_too() -> None:
     """So that a tool which lists the group shows them beside the others."""
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     declared = project["entry-points"][ENTRY_POINTS]
-    assert set(declared) == set(deletion_policy._BUILT_IN)
+    assert set(declared) == set(deletion_policy.BUILT_IN)
     for name, reference in declared.items():
         module, _, attribute = reference.partition(":")
         assert module == deletion_policy.__name__
-        assert type(deletion_policy._BUILT_IN[name]) is getattr(deletion_policy, attribute)
+        assert type(deletion_policy.BUILT_IN[name]) is getattr(deletion_policy, attribute)

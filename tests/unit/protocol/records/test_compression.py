@@ -60,9 +60,9 @@ def test_takes_any_buffer(codec: Compression) -> None:
 @pytest.mark.parametrize("size", [999, 1000, 1001, 5000, 40_000, 270_000])
 def test_what_is_large_comes_in_pieces(codec: Compression, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No copy of all of it is made at its end, and the bound is the same."""
-    monkeypatch.setattr(compression, "_JOINED_BYTES", 1000)
-    monkeypatch.setattr(compression, "_QUICK_BYTES", 700)
-    monkeypatch.setattr(compression, "_GZIP_STEP", 300)
+    monkeypatch.setattr(compression, "JOINED_BYTES", 1000)
+    monkeypatch.setattr(compression, "QUICK_BYTES", 700)
+    monkeypatch.setattr(compression, "GZIP_STEP", 300)
     data = RANDOM.randbytes(size // 2) + bytes(size - size // 2)
     streams = [compress(codec, data)]
     if codec is Compression.SNAPPY:

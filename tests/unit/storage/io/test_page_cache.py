@@ -53,7 +53,7 @@ def test_the_last_partial_page_counts(tmp_path: Path) -> None:
 
 
 def test_falls_back_to_mincore_once_where_cachestat_is_refused(file: RealFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = page_cache._calls()
+    real = page_cache.system_calls()
     asked = []
 
     def refuse(*args: object) -> int:
@@ -61,14 +61,14 @@ def test_falls_back_to_mincore_once_where_cachestat_is_refused(file: RealFile, m
         return -1
 
     fake = SimpleNamespace(**{**vars(real), "syscall": refuse, "cachestat_works": True})
-    monkeypatch.setattr(page_cache, "_calls", lambda: fake)
+    monkeypatch.setattr(page_cache, "system_calls", lambda: fake)
     assert page_cache.resident(file.fileno(), 0, MIB) is True
     assert page_cache.resident(file.fileno(), 0, MIB) is True
     assert len(asked) == 1
 
 
 def test_says_nothing_where_nothing_can_be_asked(monkeypatch: pytest.MonkeyPatch, file: RealFile) -> None:
-    real = page_cache._calls()
+    real = page_cache.system_calls()
     fake = SimpleNamespace(**{**vars(real), "cachestat_works": False, "mmap": lambda *_: 2**64 - 1})
-    monkeypatch.setattr(page_cache, "_calls", lambda: fake)
+    monkeypatch.setattr(page_cache, "system_calls", lambda: fake)
     assert page_cache.resident(file.fileno(), 0, MIB) is None

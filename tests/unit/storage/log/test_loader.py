@@ -440,7 +440,7 @@ def test_progress_counts_the_bytes_of_recovery(world: World) -> None:
     world.fake.unlink(f"{ROOT}/.kafka_cleanshutdown")
     world.fake.put(f"{ROOT}/recovery-point-offset-checkpoint", b"0\n0\n")
     seen: list[tuple[int, int]] = []
-    world.manager = world._manager()
+    world.manager = world.make_manager()
     world.manager.load(lambda _topic: world.log_config, lambda done, total: seen.append((done, total)))
     size = sum(len(data) for name, data in world.fake.contents().items() if name.endswith(".log"))
     assert seen[-1] == (size, size)
@@ -459,7 +459,7 @@ def test_segments_of_more_than_a_chunk_are_recovered(monkeypatch: pytest.MonkeyP
     for value in values:
         append(log, value)
     for largest in (64 << 20, 300):  # the second goes through a map
-        monkeypatch.setattr(segment_scan, "_LARGEST_BUFFER", largest)
+        monkeypatch.setattr(segment_scan, "LARGEST_BUFFER", largest)
         world.kill()
         log = start(world)
         assert values_of(read_records(log, 0)) == values
@@ -483,7 +483,7 @@ def test_records_that_a_failed_sync_has_lost_are_durable_with_what_comes_behind_
     from tidelog.storage.segment import scan as segment_scan
 
     monkeypatch.setattr(segment_scan, "CHUNK_BYTES", 256)
-    monkeypatch.setattr(segment_scan, "_LARGEST_BUFFER", largest)
+    monkeypatch.setattr(segment_scan, "LARGEST_BUFFER", largest)
     world = World()
     world.start(segment_bytes=2000, index_interval_bytes=100)
     log = world.log()

@@ -49,7 +49,7 @@ def recovered(world: World) -> int:
 def test_a_stop_before_the_load_leaves_the_crash_to_the_next_start() -> None:
     """A damaged metadata.db ends a start between the two, say."""
     world, before = crashed()
-    manager: LogManager = world._manager()
+    manager: LogManager = world.make_manager()
     manager.open()
     manager.shutdown()
     assert checkpoints(world) == before
@@ -60,7 +60,7 @@ def test_a_stop_before_the_load_leaves_the_crash_to_the_next_start() -> None:
 
 def test_a_stop_after_a_load_that_failed_does_too() -> None:
     world, before = crashed()
-    manager: LogManager = world._manager()
+    manager: LogManager = world.make_manager()
 
     def config_of(topic: str) -> LogConfig:
         raise DataDirectoryError(topic, "has no settings", "give it some")

@@ -2,18 +2,15 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.logs import World, append, batch
 from support.mock_time import START_MS
-from support.policies import install_policies
 from support.work import TooMuchWork, counted_work
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.exceptions import InvalidTimestampError
-from tidelog.storage import deletion_policy
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.segment import segment_list as log_segments
 
@@ -190,12 +187,8 @@ def test_what_went_is_counted_by_policy_and_said_in_one_line(world: World, caplo
     assert log.retention.deleted["time"] == (2, 2 * size)
 
 
-def test_a_broken_policy_is_told_for_each_partition_and_once(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    install_policies(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    deletion_policy._installed.cache_clear()
+@pytest.mark.usefixtures("installed_policies")
+def test_a_broken_policy_is_told_for_each_partition_and_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.start(segment_bytes=100, deletion_policies=("broken", "gone", "newest-three"))
     logs = [world.log("t2", 0), world.log("t2", 1)]
     for log in logs:
@@ -211,5 +204,3 @@ def test_a_broken_policy_is_told_for_each_partition_and_once(
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 4
     assert sum("t2-1: deletion policy broken deletes nothing: ValueError" in line for line in errors) == 1
-    deletion_policy._installed.cache_clear()
-    sys.modules.pop("tests_policies", None)
