@@ -8,12 +8,10 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidelog.broker.groups.assignors import range as range_assignor
-from tidelog.broker.groups.assignors import uniform as uniform_assignor
-from tidelog.broker.groups.assignors.spec import GroupSpec, MemberSpec
+from tidelog.broker.groups.assignors import GroupSpec, MemberSpec, assign_range, assign_uniform
 
 TOPICS = [bytes([number]) * 16 for number in range(1, 6)]
-ASSIGNORS = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}
+ASSIGNORS = {"uniform": assign_uniform, "range": assign_range}
 
 
 def flat(assignment):
@@ -78,7 +76,7 @@ def kept(spec, target):
 @given(spec=specs(same=True))
 def test_uniform_is_even_and_moves_least(spec):
     """All read the same. Whoever gets one more than the least, the sum of what can be kept says what is best."""
-    target = uniform_assignor.assign(spec)
+    target = assign_uniform(spec)
     sizes = [len(flat(target.get(name, {}))) for name in spec.members]
     assert max(sizes) - min(sizes) <= 1
     least, more = divmod(len(wanted(spec)), len(spec.members))
@@ -92,7 +90,7 @@ def test_uniform_is_even_and_moves_least(spec):
 
 @given(spec=specs())
 def test_uniform_leaves_no_move_that_would_make_it_more_even(spec):
-    target = uniform_assignor.assign(spec)
+    target = assign_uniform(spec)
     sizes = {name: len(flat(target.get(name, {}))) for name in spec.members}
     for name in spec.members:
         for topic in target.get(name, {}):
@@ -104,15 +102,15 @@ def test_uniform_leaves_no_move_that_would_make_it_more_even(spec):
 @given(spec=specs())
 def test_uniform_keeps_what_is_even_already(spec):
     """Where nothing is free and no move would help, nothing moves."""
-    target = uniform_assignor.assign(spec)
+    target = assign_uniform(spec)
     members = {name: member._replace(assigned=target.get(name, {})) for name, member in spec.members.items()}
     again = spec._replace(members=members)
-    assert kept(again, uniform_assignor.assign(again)) == len(wanted(spec))
+    assert kept(again, assign_uniform(again)) == len(wanted(spec))
 
 
 @given(spec=specs())
 def test_range_gives_runs_in_one_order_of_members(spec):
-    target = range_assignor.assign(spec)
+    target = assign_range(spec)
     order = sorted(
         spec.members, key=lambda name: (spec.members[name].instance_id is None, spec.members[name].instance_id or name)
     )
@@ -131,9 +129,9 @@ def test_large_groups_take_no_more_than_their_size(count):
     """2,000 partitions, of which a newcomer gets his share and nobody else gets any."""
     counts = {TOPICS[0]: 1_500, TOPICS[1]: 500}
     readers = frozenset(counts)
-    first = uniform_assignor.assign(GroupSpec({f"m{i}": MemberSpec(readers, {}) for i in range(count)}, counts))
+    first = assign_uniform(GroupSpec({f"m{i}": MemberSpec(readers, {}) for i in range(count)}, counts))
     members = {name: MemberSpec(readers, assignment) for name, assignment in first.items()}
     spec = GroupSpec({**members, "new": MemberSpec(readers, {})}, counts)
-    target = uniform_assignor.assign(spec)
+    target = assign_uniform(spec)
     assert len(flat(target["new"])) in (2_000 // (count + 1), 2_000 // (count + 1) + 1)
     assert kept(spec, target) == 2_000 - len(flat(target["new"]))

@@ -14,7 +14,7 @@ from ....protocol.messages.consumer_protocol import (
     TopicPartition,
 )
 from ....protocol.schema import M, decode, encode_with_version
-from ..assignors.spec import Partitions
+from ..assignors import Partitions
 from ..heartbeat.topic_image import TopicImage
 
 

@@ -12,9 +12,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ..assignors import range as range_assignor
-from ..assignors import uniform as uniform_assignor
-from ..assignors.spec import Assignor, GroupSpec, MemberSpec, Partitions
+from ..assignors import Assignor, GroupSpec, MemberSpec, Partitions, assign_range, assign_uniform
 from ..heartbeat import regex_subscription as expressions
 from ..heartbeat.group import MemberState, counted, metadata_hash
 from ..heartbeat.machine import Environment
@@ -38,7 +36,7 @@ from .records import (
 
 log = logging.getLogger(__name__)
 
-ASSIGNORS: dict[str, Assignor] = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}
+ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 LEAST_REFRESH_MS = 10_000
 """Matching many topics is not begun more often than this for one group."""

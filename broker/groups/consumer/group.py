@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
-from ..assignors.spec import Partitions
+from ..assignors import Partitions
 from ..classic.events import GroupProtocol
 from ..heartbeat.group import HeartbeatGroup, HeartbeatMember, counted
 from ..heartbeat.regex_subscription import ResolvedExpression

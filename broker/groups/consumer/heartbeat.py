@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..assignors.spec import Partitions
+from ..assignors import Partitions
 from ..heartbeat.group import AWAY_EPOCH, JOINING_EPOCH
 from ..heartbeat.machine import Environment
 from ..heartbeat.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ....protocol.errors import ErrorCode, MalformedRequest, ProtocolError
 from ...coordinator.internal_topic import CoordinatorRecord
-from ..assignors.spec import Partitions
+from ..assignors import Partitions
 from ..classic.metadata import CONSUMER_PROTOCOL_TYPE, STABLE, GroupMetadata, Member
 from ..classic.records import group_value
 from ..heartbeat.group import counted, metadata_hash

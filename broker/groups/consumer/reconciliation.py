@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..assignors.spec import Partitions
+from ..assignors import Partitions
 from ..heartbeat.group import MemberState
 from .group import ConsumerMember, Owned
 

@@ -32,7 +32,7 @@ from ....protocol.messages.consumer_group_records import (
     OwnedTopicPartitions,
     TargetTopicPartitions,
 )
-from ..assignors.spec import Partitions
+from ..assignors import Partitions
 from ..classic.events import GroupProtocol
 from ..heartbeat.group import LEAVING_EPOCH, MemberState
 from ..heartbeat.outcome import GroupRecord

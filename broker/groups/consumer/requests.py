@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..assignors.spec import Partitions
+from ..assignors import Partitions
 from ..heartbeat.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
 from ..store.visible_topics import Visible, all_visible
 from .group import Owned

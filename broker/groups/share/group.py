@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode
-from ..assignors.spec import Partitions
+from ..assignors import Partitions
 from ..heartbeat.group import HeartbeatGroup, HeartbeatMember
 from ..store.group import CommittedPartition, Committer, GroupType
 

@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..assignors.simple import assign
-from ..assignors.spec import Partitions
+from ..assignors import Partitions, assign_simple
 from ..heartbeat.group import JOINING_EPOCH, counted, metadata_hash
 from ..heartbeat.machine import Environment
 from ..heartbeat.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
@@ -177,7 +176,7 @@ class Machine:
             topic = self._topics.by_id(topic_id)
             if topic is not None:
                 assignable[topic_id] = frozenset(index for index in state.partitions if index < topic.partition_count)
-        return assign(subscriptions, assignable, group.target)
+        return assign_simple(subscriptions, assignable, group.target)
 
     def _reconciled(
         self, member: ShareMember, target_epoch: int, target: Partitions, *, has_changed: bool

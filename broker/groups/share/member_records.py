@@ -30,7 +30,7 @@ from ....protocol.messages.share_group_records import (
     TopicPartitions,
     TopicPartitionsInfo,
 )
-from ..assignors.spec import Partitions
+from ..assignors import Partitions
 from ..heartbeat.group import LEAVING_EPOCH, MemberState
 from ..heartbeat.outcome import GroupRecord
 from ..heartbeat.registry import RecordKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.broker.groups.assignors.simple import assign
+from tidelog.broker.groups.assignors import assign_simple
 
 A, B, C = (name.encode() * 16 for name in "abc")
 MEMBERS = st.integers(1, 12).map(lambda count: [f"m{index:02}" for index in range(count)])
@@ -25,29 +25,29 @@ def readers(targets: dict[str, dict[bytes, frozenset[int]]]) -> dict[tuple[bytes
 
 def test_fewer_members_than_partitions() -> None:
     both = frozenset({A, B})
-    targets = assign({"x": both, "y": both}, {A: frozenset(range(3)), B: frozenset({0})}, {})
+    targets = assign_simple({"x": both, "y": both}, {A: frozenset(range(3)), B: frozenset({0})}, {})
     assert counts(targets) == {"x": 2, "y": 2}
     assert set(readers(targets).values()) == {1}
 
 
 def test_more_members_than_partitions() -> None:
     members = dict.fromkeys("vwxyz", frozenset({A}))
-    targets = assign(members, {A: frozenset({0, 1})}, {})
+    targets = assign_simple(members, {A: frozenset({0, 1})}, {})
     assert sorted(counts(targets).values()) == [1, 1, 1, 1, 2]
     assert readers(targets) == {(A, 0): 3, (A, 1): 3}
 
 
 def test_what_a_member_has_it_keeps() -> None:
     topics = frozenset({A})
-    before = assign({"x": topics, "y": topics}, {A: frozenset(range(6))}, {})
-    after = assign({"x": topics, "y": topics, "z": topics}, {A: frozenset(range(6))}, before)
+    before = assign_simple({"x": topics, "y": topics}, {A: frozenset(range(6))}, {})
+    after = assign_simple({"x": topics, "y": topics, "z": topics}, {A: frozenset(range(6))}, before)
     assert counts(after) == {"x": 2, "y": 2, "z": 2}
     assert all(after[member][A] <= before[member][A] for member in "xy")
-    assert assign({"x": topics, "y": topics, "z": topics}, {A: frozenset(range(6))}, after) == after
+    assert assign_simple({"x": topics, "y": topics, "z": topics}, {A: frozenset(range(6))}, after) == after
 
 
 def test_members_with_topics_of_their_own() -> None:
-    targets = assign(
+    targets = assign_simple(
         {"x": frozenset({A}), "y": frozenset({A, B}), "z": frozenset({C})},
         {A: frozenset(range(2)), B: frozenset({0})},
         {"x": {B: frozenset({0})}},
@@ -84,7 +84,7 @@ def test_whatever_comes(
         for topic, index in places:
             topics.setdefault(topic, set()).add(index)
         current[f"m{number:02}"] = {topic: frozenset(indexes) for topic, indexes in topics.items()}
-    targets = assign(subscriptions, partitions, current)
+    targets = assign_simple(subscriptions, partitions, current)
     assert targets.keys() == subscriptions.keys()
     for member, target in targets.items():
         assert target.keys() <= subscriptions[member]
@@ -94,4 +94,4 @@ def test_whatever_comes(
     if is_alike and wanted:
         assert max(counts(targets).values()) - min(counts(targets).values()) <= 1
         assert max(readers(targets).values()) <= -(-len(members) // len(wanted))
-    assert assign(subscriptions, partitions, targets) == targets, "nothing moves where nothing changed"
+    assert assign_simple(subscriptions, partitions, targets) == targets, "nothing moves where nothing changed"
