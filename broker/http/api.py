@@ -62,7 +62,7 @@ class HttpApi:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiters = threading.BoundedSemaphore(MAX_WAITING)
+        self.waiting_places = threading.BoundedSemaphore(MAX_WAITING)
 
     def answer(self, environ: dict[str, Any]) -> JsonAnswer:
         """The answer to a request whose path begins with one of `PREFIXES`."""
@@ -145,11 +145,11 @@ class HttpApi:
         return self._state(request, _wait_of(environ))
 
     def _state(self, request: CleanRequest, wait_s: float) -> JsonAnswer:
-        if wait_s > 0 and self._waiters.acquire(blocking=False):
+        if wait_s > 0 and self.waiting_places.acquire(blocking=False):
             try:
                 request.done.wait(wait_s)
             finally:
-                self._waiters.release()
+                self.waiting_places.release()
         content = request.describe()
         return JsonAnswer("202 Accepted" if content["finishedMs"] is None else "200 OK", content)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SIGN_OUT = "/sign-out"
 _PROBES = ("/health/live", "/health/ready")
-_ASSETS = ("/console.css", "/console.js", "/console.svg")
+ASSETS = ("/console.css", "/console.js", "/console.svg")
 
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class HttpGate:
 
     def __init__(self, config: BrokerConfig, users: HttpUsers) -> None:
         self.users = users
-        open_paths = [*_ASSETS, *(_PROBES if config.http_health_open else ())]
+        open_paths = [*ASSETS, *(_PROBES if config.http_health_open else ())]
         self._open = frozenset([*open_paths, "/metrics"] if config.http_metrics_open else open_paths)
 
     def is_open(self, path: str) -> bool:

@@ -155,7 +155,7 @@ class Lane:
 
     def __init__(self, working: int, waiting: int, wait_s: float) -> None:
         self.size = working + waiting
-        self._wait_s = wait_s
+        self.wait_s = wait_s
         self._working = threading.BoundedSemaphore(working)
         self._all = threading.BoundedSemaphore(working + waiting)
 
@@ -187,7 +187,7 @@ class Lane:
     def _enter(self) -> None:
         if not self._all.acquire(blocking=False):
             raise BusyError("too many requests at a time")
-        if not self._working.acquire(timeout=self._wait_s):
+        if not self._working.acquire(timeout=self.wait_s):
             self._all.release()
             raise BusyError("too many requests at a time")
 

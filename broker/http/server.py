@@ -60,7 +60,7 @@ class HttpServer:
         self.gate = gate
         self._server: Any = None
         self._metrics: Callable[..., Iterable[bytes]] | None = None
-        self._api: HttpApi | None = None
+        self._api_made: HttpApi | None = None
         self._health_made: Health | None = None
         self._console: Console | None = None
         self._samples: Samples | None = None
@@ -68,8 +68,8 @@ class HttpServer:
         self._stopped = False
         from .connections import Lane
 
-        self._work = Lane(working=8, waiting=8, wait_s=LANE_WAIT_S)
-        self._monitors = Lane(working=2, waiting=4, wait_s=LANE_WAIT_S)
+        self.work = Lane(working=8, waiting=8, wait_s=LANE_WAIT_S)
+        self.monitors = Lane(working=2, waiting=4, wait_s=LANE_WAIT_S)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -142,9 +142,10 @@ class HttpServer:
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             return start_response(status, [*headers, ("Server", SERVER_NAME)], *more)
 
-        return self._application(environ, start)
+        return self.application(environ, start)
 
-    def _application(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def application(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """The WSGI application: the gate, a lane, the answer. Threads of connections."""
         from .connections import BodyStream, BusyError
 
         if self.gate is not None:
@@ -157,7 +158,7 @@ class HttpServer:
                 if refusal.delay_s and peer is not None:
                     peer.pause(refusal.delay_s)
                 return self._turn_away(environ, refusal, start_response)
-        lane = self._lane(environ.get("PATH_INFO", "/"))
+        lane = self.lane_of(environ.get("PATH_INFO", "/"))
         if lane is None:
             return self._answer(environ, start_response)
         try:
@@ -168,11 +169,11 @@ class HttpServer:
         except BusyError as error:
             return _text(start_response, "503 Service Unavailable", f"{error}; try again\n", [("Retry-After", "1")])
 
-    def _lane(self, path: str) -> Lane | None:
+    def lane_of(self, path: str) -> Lane | None:
         """Lane in which a request waits for its turn; None for requests that are answered at once."""
         if path in _HEALTH:
             return None
-        return self._monitors if path == "/metrics" else self._work
+        return self.monitors if path == "/metrics" else self.work
 
     def _answer(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
@@ -205,6 +206,16 @@ class HttpServer:
                 self._health_made = Health(self._broker)
             return self._health_made
 
+    @property
+    def api(self) -> HttpApi:
+        """Made when it is first needed, too."""
+        with self._lock:
+            if self._api_made is None:
+                from .api import HttpApi
+
+                self._api_made = HttpApi(self._broker)
+            return self._api_made
+
     def _is_for_us(self, environ: dict[str, Any]) -> bool:
         """True unless the page of another site can have sent the request, by a name of its own that resolves to this
         machine (DNS rebinding). Authenticated requests and requests without a Host header are never such.
@@ -227,12 +238,7 @@ class HttpServer:
         return _json(start_response, status, json.dumps({"error": text}).encode() + b"\n")
 
     def _ask_api(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        with self._lock:
-            if self._api is None:
-                from .api import HttpApi
-
-                self._api = HttpApi(self._broker)
-        answer = self._api.answer(environ)
+        answer = self.api.answer(environ)
         return _json(start_response, answer.status, answer.body())
 
     def _turn_away(

@@ -89,7 +89,7 @@ class TransactionCoordinator:
         self._expiration_ms = config.transactional_id_expiration_ms
         #: Transactions that were aborted because their time was over, since the start.
         self.timed_out = 0
-        self._runtime.every(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_overdue)
+        self._runtime.every(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self.abort_overdue)
         self._runtime.every(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._expire)
 
     @classmethod
@@ -245,7 +245,8 @@ class TransactionCoordinator:
 
     # -- time
 
-    def _abort_overdue(self) -> None:
+    def abort_overdue(self) -> None:
+        """Abort the transactions whose time is over; called at each cleanup interval. Loop thread."""
         now = self._time.milliseconds()
         for shard in self._runtime:
             for transactional_id in list(shard.ongoing):

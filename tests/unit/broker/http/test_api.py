@@ -20,7 +20,7 @@ from tidelog.storage.exceptions import KafkaStorageError
 
 
 @pytest.fixture
-def server() -> Iterator[HttpServer]:
+def broker() -> Iterator[Any]:
     world = CleaningWorld()
     world.start(segment_bytes=500, min_cleanable_dirty_ratio=0.9)
     for topic in ("orders", "orders-1"):
@@ -28,10 +28,14 @@ def server() -> Iterator[HttpServer]:
             put(world.log(topic), f"k{number % 3}", "v")
     config = load_config(None, {}, ["log.cleaner.dedupe.buffer.size=24000"])
     cleaner = LogCleaner(config, world.manager, world.file_system, world.time)
-    broker = SimpleNamespace(ready=True, logs=world.manager, cleaner=cleaner, config=config)
-    made = HttpServer(broker, "127.0.0.1", 0)  # type: ignore[arg-type]
-    yield made
+    yield SimpleNamespace(ready=True, logs=world.manager, cleaner=cleaner, config=config)
     cleaner.stop()
+
+
+@pytest.fixture
+def server(broker: Any) -> Iterator[HttpServer]:
+    made = HttpServer(broker, "127.0.0.1", 0)
+    yield made
     made.stop()
 
 
@@ -48,7 +52,7 @@ def ask(server: HttpServer, path: str, method: str = "GET", body: bytes = b"", *
     }
     if method == "POST":
         given["CONTENT_TYPE"] = "application/json"
-    content = b"".join(server._application(given | environ, lambda status, headers: said.extend([status, headers])))
+    content = b"".join(server.application(given | environ, lambda status, headers: said.extend([status, headers])))
     assert ("Content-Type", "application/json") in said[1]
     return said[0], json.loads(content)
 
@@ -90,18 +94,19 @@ def test_clean_and_its_progress(server: HttpServer) -> None:
     assert ask(server, "/clean/orders/0", "POST")[0] == "404 Not Found"
 
 
-def test_what_could_not_be_cleaned_is_not_called_done(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_be_cleaned_is_not_called_done(
+    server: HttpServer, broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise KafkaStorageError("orders-0: Input/output error")
 
-    monkeypatch.setattr(server._broker.cleaner.manager, "take", fail)
+    monkeypatch.setattr(broker.cleaner.manager, "take", fail)
     status, found = ask(server, "/clean/orders?wait=5", "POST")
     assert (status, found["state"], found["errors"]) == ("200 OK", "failed", {"0": "orders-0: Input/output error"})
     assert ask(server, f"/clean/orders/{found['request']}") == (status, found)
 
 
-def test_one_that_takes_longer_is_asked_for_again(server: HttpServer) -> None:
-    broker = server._broker
+def test_one_that_takes_longer_is_asked_for_again(server: HttpServer, broker: Any) -> None:
     (log,) = (one for one in broker.logs.logs() if one.topic == "orders")
     work = broker.cleaner.manager.take(log, roll=False)
     assert work is not None
@@ -126,28 +131,24 @@ def test_one_that_takes_longer_is_asked_for_again(server: HttpServer) -> None:
         ({"CONTENT_LENGTH": "\u0663"}, "413 Content Too Large"),
     ],
 )
-def test_a_web_page_can_not_clean(server: HttpServer, environ: dict[str, str], status: str) -> None:
+def test_a_web_page_can_not_clean(server: HttpServer, broker: Any, environ: dict[str, str], status: str) -> None:
     assert ask(server, "/clean/orders", "POST", **environ)[0] == status
-    assert server._broker.cleaner.requests._kept == {}
+    assert broker.cleaner.requests.get("orders", 1) is None
 
 
-def test_methods_waits_and_a_daemon_that_loads(server: HttpServer) -> None:
+def test_methods_waits_and_a_daemon_that_loads(server: HttpServer, broker: Any) -> None:
     assert ask(server, "/why/orders", "POST")[0] == "405 Method Not Allowed"
     assert ask(server, "/clean/orders", "DELETE")[0] == "405 Method Not Allowed"
     for wait in ("x", "nan", "-1", "inf"):
         assert ask(server, f"/clean/orders?wait={wait}", "POST")[0] == "400 Bad Request"
-    server._broker.ready = False
+    broker.ready = False
     assert ask(server, "/why/orders")[0] == "503 Service Unavailable"
 
 
-def test_waits_leave_threads_for_scrapes(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_leave_threads_for_scrapes(server: HttpServer, broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as may wait are waiting: the next one is answered at once."""
-    ask(server, "/why/orders")
-    api = server._api
-    assert api is not None
     for _ in range(http_api.MAX_WAITING):
-        assert api._waiters.acquire(blocking=False)
-    broker = server._broker
+        assert server.api.waiting_places.acquire(blocking=False)
     (log,) = (one for one in broker.logs.logs() if one.topic == "orders")
     work = broker.cleaner.manager.take(log, roll=False)
     assert work is not None
@@ -183,12 +184,12 @@ def test_whose_transaction_holds_a_segment_and_when_its_coordinator_aborts_it() 
     until_ms = held["untilMs"]
     assert until_ms == world.time.milliseconds() + 30_001
     world.time.advance(30_000)
-    node.transactions._abort_overdue()
+    node.transactions.abort_overdue()
     node.settle()
     assert first_reason() == held
     world.time.advance(1)
     assert world.time.milliseconds() == until_ms
-    node.transactions._abort_overdue()
+    node.transactions.abort_overdue()
     node.settle()
     assert first_reason()["reason"] == "due"
     node.close()

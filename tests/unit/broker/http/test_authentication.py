@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.guesses import guesses, run_at_once
 from support.tokens import key_set, private_key, public_jwk, token_of
-from tidelog.broker.http.authentication import _ASSETS, SIGNED_OUT, HttpGate
+from tidelog.broker.http.authentication import ASSETS, SIGNED_OUT, HttpGate
 from tidelog.broker.http.console.routes import ROUTES
 from tidelog.broker.http.user import SUBJECT, USER, HttpUser, Role
 from tidelog.broker.http.users import NotLetInError
@@ -78,7 +78,7 @@ def test_switches() -> None:
 
 
 def test_only_what_is_the_same_everywhere_is_open_of_the_console() -> None:
-    assert set(_ASSETS) == {route.path for route in ROUTES if route.is_same}
+    assert set(ASSETS) == {route.path for route in ROUTES if route.is_same}
     assert all(route.name.startswith("assets.") for route in ROUTES if route.is_same)
 
 

@@ -8,6 +8,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +16,12 @@ import pytest
 from support.patience import PATIENCE_S
 from tidelog.broker.http import connections as http_connections
 from tidelog.broker.http.connections import MAX_CONNECTIONS
+from tidelog.broker.http.console.front import Console
+from tidelog.broker.http.console.page_request import Page
 from tidelog.broker.http.server import HttpServer
 from tidelog.broker.http.user import PEER, USER, HttpUser, Role
 from tidelog.broker.http.users import NotLetInError
+from tidelog.broker.monitoring.collector import BrokerCollector
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.config.broker_config import BrokerConfig, broker_config
 from tidelog.storage.io.disk_space import DiskSpace
@@ -26,7 +30,7 @@ from tidelog.storage.io.disk_space import DiskSpace
 def ask(server: HttpServer, path: str, method: str = "GET", host: str | None = "localhost") -> tuple[str, bytes]:
     """One request to the application, without a socket."""
     said: list[str] = []
-    body = server._application(
+    body = server.application(
         {"PATH_INFO": path, "REQUEST_METHOD": method, **({} if host is None else {"HTTP_HOST": host})},
         lambda status, headers: said.append(status),
     )
@@ -34,8 +38,8 @@ def ask(server: HttpServer, path: str, method: str = "GET", host: str | None = "
 
 
 @pytest.fixture
-def server() -> Any:
-    broker = SimpleNamespace(
+def broker() -> Any:
+    return SimpleNamespace(
         ready=False,
         stopping=False,
         loop=SimpleNamespace(call_soon_threadsafe=lambda call: call()),
@@ -51,18 +55,22 @@ def server() -> Any:
         counters=RequestCounters(),
         socket_server=SimpleNamespace(received_bytes=0, send_counters=SimpleNamespace(sent_bytes=0), connections=set()),
     )
-    made = HttpServer(broker, "127.0.0.1", 0)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def server(broker: Any) -> Iterator[HttpServer]:
+    made = HttpServer(broker, "127.0.0.1", 0)
     yield made
     made.stop()
 
 
-def test_health(server: HttpServer) -> None:
+def test_health(server: HttpServer, broker: Any) -> None:
     """What it says and when is test_health.py's; here are paths, statuses and that the answer is JSON."""
     assert ask(server, "/health/live") == ("200 OK", b'{"status": "alive", "loopSilenceS": 0.0}\n')
     status, body = ask(server, "/health/ready")
     assert (status, json.loads(body)["status"]) == ("503 Service Unavailable", "loading")
     assert ask(server, "/health")[0] == "503 Service Unavailable"
-    server._broker.ready = True
+    broker.ready = True
     assert ask(server, "/health/ready") == ("200 OK", b'{"status": "ready", "degraded": []}\n')
     status, body = ask(server, "/health")
     assert (status, json.loads(body)["status"]) == ("200 OK", "ok")
@@ -87,20 +95,21 @@ FORM_HEAD = (
     ],
     ids=["nothing", "head", "refused", "scrape", "probe", "form", "answer"],
 )
-def test_clients_that_drip_keep_nobody_out(server: HttpServer, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_drip_keep_nobody_out(
+    server: HttpServer, broker: Any, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They begin, and end nothing: their head, their body, or the taking of an answer. No time ends them in this test."""
     for name in ("REQUEST_TIMEOUT_S", "ANSWER_TIMEOUT_S", "LINGER_S"):
         monkeypatch.setattr(http_connections, name, 1e6)
-    answer = server._answer
+    answer = Console.answer
 
-    def with_large(environ: dict[str, Any], start_response: Any) -> Any:
-        if environ["PATH_INFO"] not in ("/large", "/metrics"):
-            return answer(environ, start_response)
-        start_response("200 OK", [])
-        return [bytes(1 << 25 if environ["PATH_INFO"] == "/large" else 3)]
+    def with_large(console: Console, environ: dict[str, Any]) -> Page | None:
+        is_large = environ["PATH_INFO"] == "/large"
+        return Page("200 OK", "text/plain", bytes(1 << 25)) if is_large else answer(console, environ)
 
-    monkeypatch.setattr(server, "_answer", with_large)
-    server._broker.config = BrokerConfig(http_admin_enable=True)
+    monkeypatch.setattr(Console, "answer", with_large)
+    monkeypatch.setattr(BrokerCollector, "families", lambda _: iter(()))
+    broker.config = BrokerConfig(http_admin_enable=True)
     server.start()
     dripping = []
     for _ in range(2 * MAX_CONNECTIONS):
@@ -127,8 +136,10 @@ def test_a_page_of_another_site_reads_nothing_by_a_name_that_points_here(server:
             assert b"http.allowed.hosts" in body
 
 
-def test_probes_answer_under_every_name_and_tell_a_strange_one_no_more_than_a_word(server: HttpServer) -> None:
-    server._broker.ready = True
+def test_probes_answer_under_every_name_and_tell_a_strange_one_no_more_than_a_word(
+    server: HttpServer, broker: Any
+) -> None:
+    broker.ready = True
     assert ask(server, "/health/live", "GET", EVIL) == ("200 OK", b'{"status": "alive"}\n')
     assert ask(server, "/health/ready", "GET", EVIL) == ("200 OK", b'{"status": "ready"}\n')
     assert ask(server, "/health/ready", "GET", "10.1.2.3:9404")[1] == b'{"status": "ready", "degraded": []}\n'
@@ -139,31 +150,33 @@ def test_probes_answer_under_every_name_and_tell_a_strange_one_no_more_than_a_wo
     ["127.0.0.1:9404", "10.1.2.3", "[::1]:9404", "localhost", "a.localhost:1", "kafka.example.org", "Tidelog.LAN:9404", None,
      socket.gethostname()],
 )  # fmt: skip
-def test_who_asks_under_an_address_or_a_name_of_ours_is_answered(server: HttpServer, host: str | None) -> None:
+def test_who_asks_under_an_address_or_a_name_of_ours_is_answered(
+    server: HttpServer, broker: Any, host: str | None
+) -> None:
     """Prometheus by an address or a name of the settings, a health check of a balancer that sends no Host."""
-    server._broker.ready = True
-    server._broker.config = broker_config(
+    broker.ready = True
+    broker.config = broker_config(
         {"advertised.listeners": ("PLAINTEXT://kafka.example.org:9092",), "http.allowed.hosts": ("tidelog.lan",)}
     )
     assert ask(server, "/health", "GET", host)[0] == "200 OK"
 
 
-def test_who_has_signed_in_may_use_any_name_and_what_is_open_may_not(server: HttpServer) -> None:
+def test_who_has_signed_in_may_use_any_name_and_what_is_open_may_not(server: HttpServer, broker: Any) -> None:
     """A page of another name has nobody's password; with http.metrics.open it needs none."""
 
     def admit(environ: dict[str, Any], peer: Any) -> None:
         if environ["HTTP_HOST"] == "proxy.example":
             environ[USER] = HttpUser("alice", Role.READ)
 
-    server._broker.ready = True
+    broker.ready = True
     server.gate = SimpleNamespace(admit=admit, is_open=lambda path: path == "/metrics")  # type: ignore[assignment]
     assert ask(server, "/health", "GET", "proxy.example")[0] == "200 OK"
     assert ask(server, "/metrics", "GET", EVIL)[0] == "421 Misdirected Request"
 
 
-def test_who_is_refused_is_answered_before_the_body_comes(server: HttpServer) -> None:
+def test_who_is_refused_is_answered_before_the_body_comes(server: HttpServer, broker: Any) -> None:
     """By paths that take no body, methods that take none, and a console that does not act."""
-    server._broker.ready, server._broker.logs.node_id = True, 1  # type: ignore[misc]
+    broker.ready, broker.logs.node_id = True, 1  # type: ignore[misc]
     server.start()
     heads = {
         "POST /clean/t HTTP/1.0\r\nContent-Type: application/json\r\nOrigin: http://evil.example": b"403",
@@ -194,31 +207,31 @@ def test_an_answer_is_not_lost_for_a_body_that_nobody_read(server: HttpServer) -
 def test_work_has_its_lanes_and_probes_need_none(server: HttpServer) -> None:
     """With everything taken by pages, /metrics and probes are answered; with scrapes too, probes are; each refusal says when."""
     with contextlib.ExitStack() as taken:
-        for lane in (server._work, server._monitors):
-            lane._wait_s = 0.0
+        for lane in (server.work, server.monitors):
+            lane.wait_s = 0.0
         for _ in range(8):
-            taken.enter_context(server._work.entered())
+            taken.enter_context(server.work.entered())
         assert ask(server, "/topics")[0] == "503 Service Unavailable"
         assert ask(server, "/clean/t", "POST")[1] == b"too many requests at a time; try again\n"
-        assert server._lane("/metrics") is server._monitors
+        assert server.lane_of("/metrics") is server.monitors
         for _ in range(2):
-            taken.enter_context(server._monitors.entered())
+            taken.enter_context(server.monitors.entered())
         assert ask(server, "/metrics")[1] == b"too many requests at a time; try again\n"
         for path in ("/health/live", "/health/ready", "/health"):
             assert ask(server, path)[1].startswith(b"{")
-    assert server._work.size + server._monitors.size <= MAX_CONNECTIONS - 8, "the rest is for probes and those who come"
+    assert server.work.size + server.monitors.size <= MAX_CONNECTIONS - 8, "the rest is for probes and those who come"
 
 
 def test_who_is_not_let_in_yet_has_no_lane(server: HttpServer) -> None:
     """A password takes time to check, and a refusal is held back: neither is work that others wait for."""
-    lanes = (server._work, server._monitors)
+    lanes = (server.work, server.monitors)
     free: list[bool] = []
 
     def admit(environ: dict[str, Any], peer: Any) -> None:
         with contextlib.ExitStack() as taken:
             for lane in lanes:
-                lane._wait_s = 0.0
-                for _ in range(lane.size // 2 if lane is server._work else 2):
+                lane.wait_s = 0.0
+                for _ in range(lane.size // 2 if lane is server.work else 2):
                     taken.enter_context(lane.entered())
             free.append(True)
         raise NotLetInError("401 Unauthorized", "no", delay_s=5)
@@ -237,7 +250,7 @@ def test_a_refusal_is_held_back_by_the_connection_that_hears_it(server: HttpServ
 
     server.gate = SimpleNamespace(is_open=lambda path: False, admit=admit)  # type: ignore[assignment]
     environ = {"PATH_INFO": "/", "REQUEST_METHOD": "GET", PEER: SimpleNamespace(pause=paused.append)}
-    server._application(environ, lambda *said: None)
+    server.application(environ, lambda *said: None)
     assert paused == [5]
 
 
@@ -258,7 +271,7 @@ def test_what_goes_wrong_within_stands_in_the_log_and_not_on_stderr(
     def fail(*_: Any) -> Any:
         raise ValueError("a\nb")
 
-    monkeypatch.setattr(server, "_answer", fail)
+    monkeypatch.setattr(Console, "answer", fail)
     server.start()
     with pytest.raises(urllib.error.HTTPError, match="500"):
         urllib.request.urlopen(f"{server.url}/", timeout=60)
@@ -305,10 +318,11 @@ def test_a_stop_right_after_the_start_ends_the_thread_in_silence(
     """A start that fails at once (no data directory) stops HTTP before its thread has come to serve."""
     failures: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", failures.append)
+    before = set(threading.enumerate())
     for _ in range(5):
         server = HttpServer(SimpleNamespace(ready=True), "127.0.0.1", 0)  # type: ignore[arg-type]
         if started:
             server.start()
         server.stop()
-        assert not server._thread.is_alive()
+        assert set(threading.enumerate()) <= before
     assert not failures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ClassVar
@@ -46,24 +46,37 @@ class World:
             name: {SCRAM: new_credential(SCRAM, f"{name}: pässword", b"salt" * 4)} for name in ("alice", "bob", "carol")
         }
         self.is_loading = False
-        (tmp_path / "tokens").write_text(f"prometheus {TOKEN}\n")
-        config = BrokerConfig(
-            http_authentication=("basic", "bearer"),
-            http_users_admin=("User:alice",),
-            http_users_read=("bob", "prometheus"),
-        )
+        self.tokens = tmp_path / "tokens"
+        self.tokens.write_text(f"prometheus {TOKEN}\n")
 
         def counted(credentials: Any, password: str, rounds: Any) -> bool:
             self.checks += 1
             return check_password(credentials, password, rounds)
 
         monkeypatch.setattr(http_users, "check_password", counted)
+        self.configure()
+
+    def configure(
+        self,
+        *mechanisms: str,
+        readers: Sequence[str] = ("bob", "prometheus"),
+        rules: str = "",
+        submit: Callable[[Coroutine[Any, Any, bool]], Future[bool]] = run_at_once,
+        verifier: TokenVerifier | None = None,
+    ) -> None:
+        """Make the users anew, for Basic and Bearer if nothing else is said."""
         self.users = HttpUsers(
-            config,
+            BrokerConfig(
+                http_authentication=mechanisms or ("basic", "bearer"),
+                http_users_admin=("User:alice",),
+                http_users_read=tuple(readers),
+            ),
             lambda: None if self.is_loading else self,  # type: ignore[arg-type,return-value]
             guesses(lambda: self.now),
-            run_at_once,
-            tokens=TokenFile(str(tmp_path / "tokens")),
+            submit,
+            tokens=TokenFile(str(self.tokens)),
+            verifier=verifier,
+            rules=parse_rules(rules) if rules else (),
             now_s=lambda: self.now,
         )
 
@@ -99,7 +112,7 @@ def test_roles(world: World) -> None:
 
 
 def test_everybody_who_is_known(world: World) -> None:
-    world.users._readers = frozenset("*")
+    world.configure(readers="*")
     assert world.users.identify(basic("carol", "carol: pässword"), PEER).role == Role.READ
 
 
@@ -150,10 +163,22 @@ def test_a_changed_password_holds_at_once(world: World) -> None:
     assert world.status(basic("bob", "another")) == "401 Unauthorized"
 
 
-def test_what_is_remembered_is_bounded(world: World) -> None:
-    for number in range(2 * MOST_REMEMBERED):
-        world.users._remember(b"%d" % number, {})
-    assert len(world.users._remembered) == MOST_REMEMBERED
+def test_what_is_remembered_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+
+    def check(credentials: Any, password: str, rounds: Any) -> bool:
+        checked.append(password)
+        return True
+
+    monkeypatch.setattr(http_users, "check_password", check)
+    world.configure(readers="*")
+    users = [f"u{number}" for number in range(2 * MOST_REMEMBERED)]
+    older, newer = users[:MOST_REMEMBERED], users[MOST_REMEMBERED:]
+    for asking, expected in ((users, users), (newer, []), (older, older)):
+        checked.clear()
+        for user in asking:
+            world.users.identify(basic(user, user), PEER)
+        assert checked == expected
 
 
 def test_who_fails_too_often_is_not_looked_at_but_who_is_remembered_is(world: World) -> None:
@@ -207,7 +232,7 @@ def test_a_password_that_is_not_checked_in_time_says_nothing_and_is_not_checked_
         assert timeout_s == CHECK_TIMEOUT_S
         raise TimeoutError
 
-    world.users._submit = late
+    world.configure(submit=late)
     with pytest.raises(NotLetInError) as caught:
         world.users.identify(basic("bob", "bob: pässword"), PEER, wait=wait)
     assert (caught.value.status, dict(caught.value.headers)) == ("503 Service Unavailable", {"Retry-After": "1"})
@@ -226,7 +251,7 @@ def test_a_connection_that_makes_room_takes_its_check_with_it(world: World) -> N
     def wait(future: Future[Any], timeout_s: float) -> Any:
         raise PutOut
 
-    world.users._submit = late
+    world.configure(submit=late)
     with pytest.raises(PutOut):
         world.users.identify(basic("bob", "bob: pässword"), PEER, wait=wait)
     assert given[0].cancelled()
@@ -236,7 +261,7 @@ def test_a_loop_that_has_ended_is_told_as_a_stop(world: World) -> None:
     def submit(work: Coroutine[Any, Any, bool]) -> Future[bool]:
         raise RuntimeError("Event loop is closed")
 
-    world.users._submit = submit
+    world.configure(submit=submit)
     assert world.status(basic("bob", "bob: pässword")) == "503 Service Unavailable"
 
 
@@ -251,14 +276,17 @@ class Issuer:
 
     def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch, *mechanisms: str) -> None:
         self.works: list[Callable[[], None]] = []
+        self.run: Callable[[Callable[[], None]], object] = self.works.append
         self.sets = [key_set(public_jwk(private_key()))]
         self.world = world
         source: Any = self
-        self.keys = Keys(source, Pauses(3600, 1, 10), lambda: world.now, self.works.append)
-        rules = TokenRules((AUDIENCE,), ISSUER, "scope", "sub", 0)
+        self.keys = Keys(source, Pauses(3600, 1, 10), lambda: world.now, lambda work: self.run(work))
+        self.verifier = TokenVerifier(self.keys, TokenRules((AUDIENCE,), ISSUER, "scope", "sub", 0))
         monkeypatch.setattr(http_users, "CHECK_TIMEOUT_S", 0.0)
-        world.users.verifier = TokenVerifier(self.keys, rules)
-        world.users._mechanisms = mechanisms
+        self.configure(*mechanisms)
+
+    def configure(self, *mechanisms: str) -> None:
+        self.world.configure(*mechanisms, verifier=self.verifier)
 
     def read(self) -> bytes:
         return self.sets[-1]
@@ -283,7 +311,8 @@ def test_whom_a_token_of_the_issuer_names(issuer: Issuer) -> None:
     assert issuer.status(token_of(sub="carol")) == "403 Forbidden"
     assert issuer.status(TOKEN) == str(HttpUser("prometheus", Role.READ)), "those of the file hold as well"
     assert issuer.status(token_of(groups=["g" * 100] * 300)) == ALICE
-    issuer.world.users._mechanisms = ("oauthbearer",)
+    assert issuer.world.users.failures.failures == 0
+    issuer.configure("oauthbearer")
     assert issuer.status(token_of()) == ALICE
     assert issuer.world.users.failures.failures == 0
     assert issuer.works == []
@@ -301,7 +330,7 @@ BAD_TOKENS = [
 
 @pytest.mark.parametrize("token", BAD_TOKENS)
 def test_all_bad_tokens_get_one_answer(issuer: Issuer, token: str, caplog: pytest.LogCaptureFixture) -> None:
-    issuer.world.users._mechanisms = ("basic", "bearer", "oauthbearer")
+    issuer.configure("basic", "bearer", "oauthbearer")
     with pytest.raises(NotLetInError) as caught:
         issuer.world.users.identify(f"Bearer {token}", PEER)
     assert (caught.value.status, str(caught.value)) == (
@@ -347,7 +376,7 @@ def test_while_no_keys_can_be_read_nobody_is_told_that_a_token_is_bad(
 ) -> None:
     issuer = Issuer(world, monkeypatch, "oauthbearer")
     issuer.sets = [b"no keys"]
-    issuer.keys._run = lambda work: work()
+    issuer.run = lambda work: work()
     with pytest.raises(NotLetInError, match="No token can be checked yet") as caught:
         world.users.identify(f"Bearer {token_of()}", PEER)
     assert (caught.value.status, caught.value.headers) == ("503 Service Unavailable", (("Retry-After", "1"),))
@@ -367,8 +396,7 @@ def test_a_new_key_is_waited_for_and_old_ones_are_not(issuer: Issuer) -> None:
 
 
 def test_a_certificate_says_who_sends_a_request(world: World) -> None:
-    world.users._mechanisms = ("basic", "bearer", "certificate")
-    world.users._rules = parse_rules("RULE:^CN=([a-z]+),O=us$/$1/")
+    world.configure("basic", "bearer", "certificate", rules="RULE:^CN=([a-z]+),O=us$/$1/")
     identify = world.users.identify
     assert identify(None, PEER, "CN=alice,O=us") == HttpUser("alice", Role.ADMIN, by_certificate=True)
     assert identify(f"Bearer {TOKEN}", PEER, "CN=alice,O=us") == HttpUser("prometheus", Role.READ)
@@ -384,8 +412,7 @@ def test_a_certificate_says_who_sends_a_request(world: World) -> None:
 
 
 def test_where_certificates_alone_say_who_is_who(world: World) -> None:
-    world.users._mechanisms = ("certificate",)
-    world.users._rules = parse_rules("RULE:^CN=(x*)$/$1/,DEFAULT")
+    world.configure("certificate", rules="RULE:^CN=(x*)$/$1/,DEFAULT")
     for authorization, subject in ((None, None), (None, ""), (None, "CN="), ("Basic x", "CN=alice"), ("Bearer x", "a")):
         with pytest.raises(NotLetInError) as caught:
             world.users.identify(authorization, PEER, subject)
@@ -393,6 +420,6 @@ def test_where_certificates_alone_say_who_is_who(world: World) -> None:
 
 
 def test_a_certificate_is_nobody_where_it_is_not_asked_for(world: World) -> None:
-    world.users._rules = parse_rules("DEFAULT")
+    world.configure(rules="DEFAULT")
     with pytest.raises(NotLetInError, match="Sign in"):
         world.users.identify(None, PEER, "alice")
