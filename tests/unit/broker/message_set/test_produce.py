@@ -13,6 +13,7 @@ from support.logs import batch, read_records
 from support.message_sets import MULTIPRODUCE, PRODUCE, ListenerWorld, listener_world
 from support.mock_time import START_MS
 from tidelog.broker.partitions.format_conversion import QUICK_BYTES
+from tidelog.broker.partitions.append_offload import QUEUE_BYTES, AppendOffload
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
@@ -119,11 +120,34 @@ async def test_many_sets_each_have_their_outcome_in_order(world: ListenerWorld) 
     assert await world.ask(MULTIPRODUCE, by_hand.many()) == (0, b"")
 
 
+def queued_syncs(partition: Any) -> list[tuple[Any, Any]]:
+    """What the partition gives to the disk's threads from now on, (work, done) each; nobody does it."""
+    syncs: list[tuple[Any, Any]] = []
+    partition.rebind(Queue(syncs), partition.offload)
+    return syncs
+
+
+def queued_appends(world: ListenerWorld, partition: Any, queue_bytes: int = QUEUE_BYTES) -> list[tuple[Any, Any]]:
+    """The same for appends, with a directory that is slow."""
+    appends: list[tuple[Any, Any]] = []
+    sync_workers, _ = partition.ways
+    offload = AppendOffload(partition.log.log_directory.pace, Queue(appends), world.broker.loop, queue_bytes)
+    offload.active = True
+    partition.rebind(sync_workers, offload)
+    return appends
+
+
+class Queue:
+    def __init__(self, works: list[tuple[Any, Any]]) -> None:
+        self.works = works
+
+    def submit(self, work: Any, done: Any) -> None:
+        self.works.append((work, done))
+
+
 async def test_answers_wait_for_the_sync_that_flush_messages_asks_for(tmp_path: Path) -> None:
     async with listener_world(tmp_path, flush_messages=1) as world:
-        partition = world.broker.partitions.get("t", 0)
-        syncs: list[Any] = []
-        partition._sync_workers.submit = lambda work, done: syncs.append((work, done))
+        syncs = queued_syncs(world.broker.partitions.get("t", 0))
         one = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(PRODUCE, by_hand.produce("t", 0, GOOD)))))
         both = by_hand.many(by_hand.produce("t", 0, GOOD), by_hand.produce("x", 0, GOOD))
         two = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, both))))
@@ -139,12 +163,11 @@ async def test_answers_wait_for_the_sync_that_flush_messages_asks_for(tmp_path: 
 
 async def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
     async with listener_world(tmp_path, flush_messages=1) as world:
-        partition = world.broker.partitions.get("t", 0)
-        syncs: list[Any] = []
-        partition._sync_workers.submit = lambda work, done: syncs.append(done)
+        syncs = queued_syncs(world.broker.partitions.get("t", 0))
         one = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(PRODUCE, by_hand.produce("t", 0, GOOD)))))
         await asyncio.sleep(0)
-        syncs.pop()(OSError("the disk is gone"))
+        _, done = syncs.pop()
+        done(OSError("the disk is gone"))
         assert world.taken(await one) == (ErrorCode.KAFKA_STORAGE_ERROR, struct.pack(">q", -1))
 
 
@@ -156,10 +179,7 @@ async def as_coroutine(answer: Any) -> Any:
 async def test_while_a_directory_is_slow_appends_go_through_its_writer_in_order(
     world: ListenerWorld, codec: Compression, at_once: int
 ) -> None:
-    partition = world.broker.partitions.get("t", 0)
-    queued: list[Any] = []
-    partition.offload.active = True
-    partition.offload._threads.submit = lambda work, done: queued.append((work, done))
+    queued = queued_appends(world, world.broker.partitions.get("t", 0))
     sets = [GOOD, build_legacy_set(RECORDS, magic=1, compression=codec), flipped(GOOD, 30)]
     body = by_hand.many(*(by_hand.produce("t", 0, data) for data in sets))
     answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
@@ -181,18 +201,20 @@ async def test_while_a_directory_is_slow_appends_go_through_its_writer_in_order(
 
 async def test_a_client_that_leaves_takes_back_what_the_writer_was_not_handed(world: ListenerWorld) -> None:
     partition = world.broker.partitions.get("t", 0)
-    partition.offload.active = True
-    partition.offload._bytes = partition.offload._limit  # the writer has enough
+    queued = queued_appends(world, partition, queue_bytes=1)
+    enough = partition.offload.submit(lambda: None, 1)  # the writer has that much
     body = by_hand.many(by_hand.produce("t", 0, GOOD), by_hand.produce("t", 0, bytes(batch("a"))))
     answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
     await asyncio.sleep(0)
-    waiting = [future for *_, future in partition.offload._waiting]
-    assert len(waiting) == 2
+    assert (partition.offload.submitted, len(queued)) == (3, 1)
     answer.cancel()
     await asyncio.wait([answer])
     for _ in range(3):
         await asyncio.sleep(0)
-    assert all(future.cancelled() for future in waiting)
+    (_, done) = queued.pop()
+    done(None)
+    assert enough.done()
+    assert (queued, stored(world)) == ([], [])
 
 
 async def test_large_sets_of_old_formats_are_made_ready_by_a_thread_and_nothing_overtakes_them(
@@ -232,8 +254,7 @@ async def test_sets_behind_a_converted_one_share_its_sync(tmp_path: Path) -> Non
     """With flush.messages=1, what waits its turn to be appended does not wait for the disk before that."""
     async with listener_world(tmp_path, flush_messages=1) as world:
         partition = world.broker.partitions.get("t", 0)
-        syncs: list[Any] = []
-        partition._sync_workers.submit = lambda work, done: syncs.append((work, done))
+        syncs = queued_syncs(partition)
         packed = build_legacy_set(RECORDS, magic=1, compression=Compression.GZIP)
         sets = [packed, GOOD, packed, build_legacy_set(RECORDS, magic=0), GOOD]
         body = by_hand.many(*(by_hand.produce("t", 0, data) for data in sets))
