@@ -81,6 +81,7 @@ class SocketServer:
     Attributes:
         endpoints: bound listeners of Kafka's protocol: what clients are told of.
         message_set_endpoints: bound listeners of the message-set protocol.
+        container: the network of the container that the daemon runs in; None outside of one.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class SocketServer:
         self._closed = 0
         self._waking = False
         self.endpoints: list[Endpoint] = []
-        self._container = container_network(os.environ)
+        self.container = container_network(os.environ)
         self._warned = False
         self.message_set_endpoints: list[Endpoint] = []
         self.on_closed: list[Callable[[Connection], object]] = []
@@ -190,12 +191,12 @@ class SocketServer:
         if endpoint.advertised is not None:
             return endpoint.advertised
         host, port = plain_host(dialled[0]), dialled[1]
-        if self._container is not None:
+        if self.container is not None:
             peer = plain_host(peer)
-            if peer in self._container.gateways:
+            if peer in self.container.gateways:
                 if self._config.container_gateway_localhost:
                     return "localhost", port
-            elif not self._warned and self._container.is_beyond(peer):
+            elif not self._warned and self.container.is_beyond(peer):
                 self._warned = True
                 log.warning(
                     "a client from %s, beyond the container's networks, is told to connect to %s:%d, which it may not reach: set "
@@ -212,7 +213,7 @@ class SocketServer:
             for endpoint in self.endpoints
             if not endpoint.advertised and endpoint.host not in ("127.0.0.1", "::1")
         ]
-        return HINT if self._container is not None and open_endpoints else ""
+        return HINT if self.container is not None and open_endpoints else ""
 
     def connection_opened(self, connection: Connection) -> str | None:
         """Counts a connection in; a text says why it is refused."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.fair_queue import FairQueue
@@ -33,11 +37,61 @@ class Transport(asyncio.Transport):
         self.aborted = True
 
 
+class Loop:
+    """The running loop; what is to be called later is kept, so that a test can see it and call it before its time.
+
+    Attributes:
+        timers: handles that were given out, in order.
+        writers: by file descriptor, what is called when its socket takes more.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        # The handles alone keep what they call: a timer that was cancelled holds nothing.
+        self._calls: list[tuple[asyncio.TimerHandle, weakref.ref[Callable[[], object]]]] = []
+        self.writers: dict[int, Callable[..., object]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    @property
+    def timers(self) -> list[asyncio.TimerHandle]:
+        return [handle for handle, _ in self._calls]
+
+    def waiting(self) -> list[asyncio.TimerHandle]:
+        """Timers that have neither been cancelled nor fired by a test."""
+        return [handle for handle in self.timers if not handle.cancelled()]
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        call = partial(callback, *args)
+        handle = self._loop.call_at(when, call)
+        self._calls.append((handle, weakref.ref(call)))
+        return handle
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        return self.call_at(self._loop.time() + delay, callback, *args)
+
+    def add_writer(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
+        self.writers[fd] = partial(callback, *args)
+        self._loop.add_writer(fd, callback, *args)
+
+    def remove_writer(self, fd: int) -> None:
+        self.writers.pop(fd, None)
+        self._loop.remove_writer(fd)
+
+    def fire(self, timer: asyncio.TimerHandle) -> None:
+        """Call what the timer is for, now."""
+        (call,) = (call() for handle, call in self._calls if handle is timer)
+        timer.cancel()
+        assert call is not None
+        call()
+
+
 class Server:
     """What a connection needs of its server, with small buffers."""
 
     def __init__(self, pool: ThreadPoolExecutor, max_request_bytes: int = 1 << 20) -> None:
-        self.loop = asyncio.get_running_loop()
+        self.loop = Loop()
         self.now_ns = 1
         """Stands still unless a test moves it: nobody takes long by chance."""
         self.io_pool = pool

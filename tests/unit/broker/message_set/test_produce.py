@@ -130,7 +130,7 @@ def queued_syncs(partition: Any) -> list[tuple[Any, Any]]:
 def queued_appends(world: ListenerWorld, partition: Any, queue_bytes: int = QUEUE_BYTES) -> list[tuple[Any, Any]]:
     """The same for appends, with a directory that is slow."""
     appends: list[tuple[Any, Any]] = []
-    sync_workers, _ = partition.ways
+    sync_workers, _ = partition.disk_binding
     offload = AppendOffload(partition.log.log_directory.pace, Queue(appends), world.broker.loop, queue_bytes)
     offload.active = True
     partition.rebind(sync_workers, offload)

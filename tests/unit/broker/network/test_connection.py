@@ -24,13 +24,18 @@ from tidelog.broker.runtime.exceptions import ConnectionAborted, RequestDeferred
 class Rig:
     """A connection whose dispatcher is `answer`, with the client's end of its socket."""
 
-    def __init__(self, answer: Callable[[bytes], Any], max_request_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        answer: Callable[[bytes], Any],
+        max_request_bytes: int = 1 << 20,
+        sockets: tuple[socket.socket, socket.socket] | None = None,
+    ) -> None:
         self.pool = ThreadPoolExecutor(1)
         self.server = Server(self.pool, max_request_bytes)
         self.seen: list[bytes] = []
         self.waited: list[tuple[int, int]] = []
         self._answer = answer
-        self.near, self.far = socket.socketpair()
+        self.near, self.far = sockets or socket.socketpair()
         self.near.setblocking(False)
         self.far.setblocking(False)
         self.transport = Transport(self.near)
@@ -92,7 +97,7 @@ async def test_frames_come_out_the_same_however_the_stream_is_cut(seed: int) -> 
         stream = stream[count:]
     assert rig.seen == bodies
     assert rig.received() == b"".join(body[:3] for body in bodies)
-    assert rig.connection._buffer is None, "nothing is owned between requests"
+    assert rig.server.receiving.buffers.lent == 0, "nothing is owned between requests"
     rig.end()
 
 
@@ -151,8 +156,7 @@ async def test_memory_follows_what_has_come_not_what_is_announced() -> None:
     stream = frame(body)
     for start in range(0, len(stream), 300_000):
         rig.feed(stream[start : start + 300_000])
-        held = 0 if rig.connection._buffer is None else len(rig.connection._buffer.data)
-        assert held <= max(1 << 20, 2 * (start + 300_000))
+        assert rig.server.receiving.buffers.lent <= max(1 << 20, 2 * (start + 300_000))
     assert rig.seen == [body]
     assert rig.received() == body[-3:]
     rig.end()
@@ -185,7 +189,7 @@ async def test_an_announced_size_out_of_bounds_closes_before_anything_is_allocat
     rig.feed(frame(b"good") + size.to_bytes(4, "big", signed=size < 0) + b"rest")
     assert rig.transport.aborted
     assert rig.received() == b"good"
-    assert rig.connection._buffer is None
+    assert rig.server.receiving.buffers.lent == 0
     rig.end()
 
 
@@ -274,11 +278,9 @@ async def test_a_muted_connection_handles_nothing_until_the_time_has_passed() ->
     assert rig.received() == b"amute"  # what was asked for before goes out
     rig.feed(frame(b"c")[3:])
     assert rig.seen == [b"a", b"mute"]
-    handle = rig.connection._muted
-    assert handle is not None
-    assert 60 <= handle.when() - now < 70
-    handle.cancel()
-    rig.connection._unmute()
+    (timer,) = rig.server.loop.timers
+    assert 60 <= timer.when() - now < 70
+    rig.server.loop.fire(timer)
     assert rig.seen == [b"a", b"mute", b"b", b"c"]
     rig.feed(frame(b"d"))
     assert rig.received() == b"bcd"
@@ -288,10 +290,10 @@ async def test_a_muted_connection_handles_nothing_until_the_time_has_passed() ->
 async def test_a_muted_connection_that_is_lost_leaves_no_timer() -> None:
     rig = Rig(lambda body: body)
     rig.connection.mute(60_000)
-    handle = rig.connection._muted
-    assert handle is not None
+    (timer,) = rig.server.loop.timers
+    assert not timer.cancelled()
     rig.end()
-    assert handle.cancelled()
+    assert timer.cancelled()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -481,9 +483,7 @@ async def test_a_client_that_has_gone_while_it_waited_is_answered_no_more(how: s
     client = socket.create_connection(listener.getsockname())
     near, _ = listener.accept()
     listener.close()
-    rig = Rig(lambda body: body)
-    near.setblocking(False)
-    rig.connection._transport = Transport(near)
+    rig = Rig(lambda body: body, sockets=(near, client))
     rig.server.fair_queue.join("another", lambda: None)
     rig.feed(frame(b"waits"))
     if how == "reset":
@@ -496,8 +496,6 @@ async def test_a_client_that_has_gone_while_it_waited_is_answered_no_more(how: s
     assert rig.seen == ([] if how == "reset" else [b"waits"])
     assert rig.connection.closing == (how == "reset")
     rig.end()
-    client.close()
-    near.close()
 
 
 async def test_a_client_that_sends_its_requests_in_parts_is_as_heavy() -> None:

@@ -119,9 +119,8 @@ class World:
                 if not future.cancelled():
                     future.set_result(bytes(rng.choice([10, 300_000])))
                 await asyncio.sleep(0)
-            case "unmute" if connection._muted is not None:
-                connection._muted.cancel()
-                connection._unmute()
+            case "unmute" if self.server.loop.waiting():
+                self.server.loop.fire(self.server.loop.waiting()[0])
             case "memory":
                 self.server.receiving.wake_waiters()
             case "mute" if connection._state in (State.READY, State.PENDING):
@@ -129,10 +128,10 @@ class World:
             case "end" if rng.random() < 0.1 and not self.ended:
                 self.ended = True
                 connection.eof_received()
-        outbound = connection._outbound
         if connection._state is State.READY:
-            assert (connection._pending, connection._muted, connection._paused) == (None, None, False)
-            assert outbound is None or outbound.idle
+            assert not connection.busy, "no answer is awaited or unsent"
+            assert (self.server.loop.waiting(), len(self.server.fair_queue)) == ([], 0), "it is not muted"
+            assert self.transport.reading
 
     @staticmethod
     def _other() -> Any:

@@ -8,8 +8,10 @@ import random
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.connections import Loop
 from tidelog.broker.network.outbound import FileSlice, Outbound, Part, SendCounters
 
 
@@ -157,16 +159,18 @@ async def test_what_the_kernel_holds_for_one_that_does_not_read_can_be_bounded()
         counters = SendCounters()
         counters.unsent_bytes = unsent
         with ThreadPoolExecutor(1) as pool:
-            out = Outbound(asyncio.get_running_loop(), near.fileno(), pool, counters, lambda: None, lambda _: None)
+            loop: Any = Loop()
+            out = Outbound(loop, near.fileno(), pool, counters, lambda: None, lambda _: None)
             assert not out.write(bytes(1 << 20))
             for _ in range(50):
                 await asyncio.sleep(0)
             turns = out.count_progress()
-            out._on_writable()
+            (writable,) = loop.writers.values()
+            writable()
             assert out.count_progress() == turns
             taken[unsent] = counters.sent_bytes
             out.leave_unsent(0)
-            out._on_writable()
+            writable()
             assert (counters.sent_bytes > taken[unsent]) == bool(unsent), "as much as SO_SNDBUF allows again"
             assert (out.count_progress() > turns) == bool(unsent)
             out.close()

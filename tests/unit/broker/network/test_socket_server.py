@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from ipaddress import IPv4Network
 from types import SimpleNamespace
 
@@ -12,14 +13,18 @@ from tidelog.broker.network.descriptor_limit import Descriptors
 from tidelog.broker.network.send_budget import CROWDED_UNSENT_BYTES
 from tidelog.broker.network.socket_server import MANY_CLOSED, SCARCE_READ_BYTES, Endpoint, ListenerCounts, SocketServer
 from tidelog.broker.runtime.garbage import malloc_trim
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.listener import ListenerLimits
 from tidelog.config.loader import load_config
 
 
-def server(container: ContainerNetwork | None = None, **settings: bool) -> SocketServer:
-    config = load_config(None, {}, [f"{name.replace('_', '.')}={value}" for name, value in settings.items()])
-    made = SocketServer(SimpleNamespace(call_soon=None), config, None, None, None)  # type: ignore[arg-type]
-    made._container = container
+def config_of(**settings: int) -> BrokerConfig:
+    return load_config(None, {}, [f"{name.replace('_', '.')}={value}" for name, value in settings.items()])
+
+
+def server(container: ContainerNetwork | None = None, **settings: int) -> SocketServer:
+    made = SocketServer(SimpleNamespace(call_soon=None), config_of(**settings), None, None, None)  # type: ignore[arg-type]
+    made.container = container
     return made
 
 
@@ -76,9 +81,9 @@ class _Connection(SimpleNamespace):
 
 
 def test_a_listener_has_a_limit_of_its_own_beside_the_brokers() -> None:
-    made = server(max_connections=4)  # type: ignore[arg-type]
+    made = server(max_connections=4)
     limits = {"OUTSIDE": ListenerLimits(connections=2)}
-    made.use(dataclasses.replace(made._config, listener_limits=limits))
+    made.use(dataclasses.replace(config_of(max_connections=4), listener_limits=limits))
     made.wait_of = lambda address, listener: 30 if listener == "OUTSIDE" else 0
     muted: list[int] = []
 
@@ -103,7 +108,7 @@ def test_a_listener_has_a_limit_of_its_own_beside_the_brokers() -> None:
 
 
 def test_a_principal_has_a_limit_of_its_own() -> None:
-    made = server(max_connections_per_principal=2)  # type: ignore[arg-type]
+    made = server(max_connections_per_principal=2)
 
     def come(principal: str) -> tuple[_Connection, str | None]:
         connection = _Connection(listener=BOUND, peer_host="h", mute=None)
@@ -148,7 +153,7 @@ def test_reads_are_small_while_memory_is_scarce() -> None:
 
 def test_memory_is_given_back_when_many_have_gone() -> None:
     made = server()
-    later, given = list[object](), list[object]()
+    later, given = list[Callable[[], None]](), list[object]()
     loop = made.loop
     loop.call_later = lambda _, call: later.append(call)  # type: ignore[method-assign,assignment,misc,return-value]
     loop.time = lambda: 0.0  # type: ignore[method-assign]
@@ -158,11 +163,11 @@ def test_memory_is_given_back_when_many_have_gone() -> None:
         assert made.connection_opened(connection) is None  # type: ignore[arg-type]
         assert not later
         made.connection_closed(connection)  # type: ignore[arg-type]
-    assert later == [made._tick]
-    made._tick()
+    (tick,) = later
+    tick()
     assert given == [malloc_trim]
     made.schedule_tick()
-    made._tick()
+    later[-1]()
     assert given == [malloc_trim], "once"
 
 
@@ -170,7 +175,7 @@ def test_memory_is_given_back_when_many_have_gone() -> None:
 def test_there_is_one_ticker_however_many_are_disconnected_by_it(room: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each tick that disconnected somebody started one more: after some, the loop did nothing else."""
     made = server()
-    later = list[object]()
+    later = list[Callable[[], None]]()
     loop = made.loop
     loop.call_later = lambda _, call: later.append(call) or call  # type: ignore[method-assign,assignment,misc,return-value,func-returns-value]
     loop.time = lambda: 0.0  # type: ignore[method-assign]
@@ -179,14 +184,15 @@ def test_there_is_one_ticker_however_many_are_disconnected_by_it(room: str, monk
     made.schedule_tick()
     assert len(later) == 1
     for ticks in range(2, 6):
-        made._tick()
+        later[-1]()
         assert len(later) == ticks
 
 
 def test_a_crowd_that_does_not_read_is_told_to_leave_little_unsent_and_later_is_not() -> None:
     made = server()
     loop = made.loop
-    loop.call_later = lambda _, call: call  # type: ignore[method-assign,assignment,misc,return-value]
+    later = list[Callable[[], None]]()
+    loop.call_later = lambda _, call: later.append(call) or call  # type: ignore[method-assign,assignment,misc,return-value,func-returns-value]
     loop.time = lambda: 0.0  # type: ignore[method-assign]
     told = list[int]()
     connection = _Connection(listener=BOUND, peer_host="h", mute=None, leave_unsent=told.append)
@@ -199,6 +205,6 @@ def test_a_crowd_that_does_not_read_is_told_to_leave_little_unsent_and_later_is_
     assert told == [CROWDED_UNSENT_BYTES] == [made.send_counters.unsent_bytes]
     for one in waiting[:4]:
         made.sending.untrack(one)
-    made._tick()
+    later[-1]()
     assert told == [CROWDED_UNSENT_BYTES, 0]
     assert made.send_counters.unsent_bytes == 0

@@ -149,7 +149,7 @@ async def test_frames_come_out_the_same_however_the_stream_is_cut(seed: int, ver
         stream = stream[count:]
     assert rig.seen == bodies
     assert rig.receive() == b"".join(body[:3] for body in bodies)
-    assert rig.connection._buffer is None, "nothing is owned between requests"
+    assert rig.server.receiving.buffers.lent == 0, "nothing is owned between requests"
     rig.end()
 
 
@@ -327,7 +327,7 @@ async def test_who_does_not_shake_hands_is_closed_in_time(caplog: pytest.LogCapt
     other = Rig(lambda body: body, security)
     other.shake_hands()
     other.send(frame(b"x"))
-    assert other.connection._deadline is None
+    assert [timer.cancelled() for timer in other.server.loop.timers] == [True]
     other.end()
 
 
