@@ -1,4 +1,4 @@
-"""What the records of Kafka's own topics mean, as JSON in the words of DumpLogSegments (its decoder options).
+"""Records of Kafka's own topics as JSON, in the words of DumpLogSegments (its decoder options).
 
 __consumer_offsets    committed offsets and groups; a consumer's subscription and assignment opened too
 __transaction_state   transactional ids and where their transactions stand

@@ -1,4 +1,4 @@
-"""Where a coordinator keeps its state: the partitions of an internal topic.
+"""Logs of a coordinator: the partitions of the internal topic that keeps its state.
 
 `CoordinatorLog` is what a coordinator needs of it; `PartitionCoordinatorLog` is the real one, on the broker's own
 partitions and logs. Appends happen on the loop thread, to a slow directory too: what a coordinator has written it acts on at
@@ -45,7 +45,7 @@ READ_BYTES = 1 << 20
 
 
 class CoordinatorRecord(NamedTuple):
-    """What a coordinator writes. A null value is a tombstone."""
+    """Key and value of a record that a coordinator writes. A null value is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -87,13 +87,13 @@ class CoordinatorLog(Protocol):
         """The epoch of the partition's log, which rises with each start: markers carry it. Loop thread."""
 
     def end_offset(self, partition: int) -> int:
-        """Where the next record goes. Loop thread."""
+        """Offset of the next record. Loop thread."""
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """What is below need not be kept. Loop thread."""
+        """Allow the records below `offset` to be deleted. Loop thread."""
 
     def is_empty(self, partition: int) -> bool:
-        """Whether there is nothing to replay. Loop thread."""
+        """True if there is nothing to replay. Loop thread."""
 
     def replay(self, partition: int) -> Iterator[ReplayBatch]:
         """All batches, oldest first. Pool thread; nobody appends meanwhile."""
@@ -139,13 +139,14 @@ class PartitionCoordinatorLog:
         return 0 if log is None else log.leader_epoch
 
     def end_offset(self, partition: int) -> int:
-        """Where the next record goes; 0 without a log."""
+        """Offset of the next record; 0 without a log."""
         log = self._topics.log(self._topic, partition)
         return 0 if log is None else log.log_end_offset
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """What is below `offset` need not be kept: the log starts there, as far as it is safely on disk. Retention does the
-        rest. Raises as the log's `increment_log_start_offset`."""
+        """Move the log's start to `offset`, as far as the log is safely on disk. Retention deletes the segments. Raises as the
+        log's `increment_log_start_offset`.
+        """
         log = self._topics.log(self._topic, partition)
         if log is not None:
             log.increment_log_start_offset(min(offset, log.high_watermark))
@@ -183,7 +184,7 @@ def replay_log(log: UnifiedLog) -> Iterator[ReplayBatch]:
 def coordinator_batch(
     records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int = -1, producer_epoch: int = -1
 ) -> bytearray:
-    """One batch of `records`, ready to be appended; with a producer, inside its transaction.
+    """Encode `records` as one batch, ready to be appended; with a producer, as part of its transaction.
 
     The base sequence is 0, always: so Kafka 4's coordinators write, and nobody reads it.
     """
@@ -332,7 +333,7 @@ def _records(
 
 
 def _varint(data: bytes, first: int, position: int) -> tuple[int, int]:
-    """The rest of a varint, still zigzag-coded: its last bit is the sign."""
+    """Read the remaining bytes of a varint. The result is still zigzag-coded: its last bit is the sign."""
     value = first & 0x7F
     for shift in range(7, 35, 7):
         byte = data[position]

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class CoordinatorParts(NamedTuple):
-    """Where coordinators keep their state, and the settings, clock and threads that they go by. Loop thread."""
+    """Parts of the broker that coordinators are made with: their logs, settings, clock and threads. Loop thread."""
 
     partitions: PartitionTable
     topics: TopicRegistry
@@ -37,7 +37,7 @@ class CoordinatorParts(NamedTuple):
         return self.settings.config
 
     def log_of(self, topic: str) -> PartitionCoordinatorLog:
-        """Where the coordinator that is kept in this internal topic writes."""
+        """Log of the coordinator whose state is in this internal topic."""
         return PartitionCoordinatorLog(topic, self.partitions, self.topics)
 
     def run_blocking(self, task: Callable[[], T]) -> asyncio.Future[T]:

@@ -1,4 +1,4 @@
-"""What `/metrics` says of the cleaner: Apache Kafka's own nine gauges by meaning, and for each partition what users ask for.
+"""Metrics of the cleaner: Apache Kafka's own nine gauges by meaning, and what users ask for of each partition.
 
 Reads values that cleaner threads left behind; no log is looked at for a scrape, so partitions appear once they were examined
 and their numbers are as of then (at most log.cleaner.backoff.ms ago where threads are idle). Any thread.
@@ -31,10 +31,10 @@ class Seen(NamedTuple):
     cleaner: LogCleaner
     now_ms: int
     partitions: Sequence[PartitionCleaning]
-    """The compacted ones."""
+    """Partitions with a compaction policy."""
     failed: Sequence[PartitionCleaning]
     results: Sequence[PassResult]
-    """Of each thread's last pass."""
+    """Result of each cleaner thread's last pass."""
 
 
 class Dirt(NamedTuple):
@@ -62,7 +62,7 @@ def cleaner_families(cleaner: LogCleaner, now_ms: int, shown: Container[tuple[st
 # fmt: off
 @cache
 def cleaner_metrics() -> Table[Seen]:
-    """Of the cleaner as a whole."""
+    """Metrics of the cleaner as a whole."""
     return (
         Metric("tidelog_cleaner_max_dirty_percent", GAUGE, "Dirty share of the dirtiest log.",
                lambda seen: 100 * seen.cleaner.manager.max_dirty_ratio),
@@ -107,7 +107,7 @@ def cleaner_metrics() -> Table[Seen]:
 
 @cache
 def dirt_metrics() -> Table[Dirt]:
-    """What of a partition is dirty, and why it is cleaned or is not."""
+    """Metrics of a partition's dirty section, and of why it is cleaned or not."""
     return (
         Metric("tidelog_cleaner_dirty_ratio", GAUGE, "Dirty share of the log, by bytes.",
                lambda dirt: dirt.of.eligibility.dirty_ratio, _LABELS),
@@ -143,7 +143,7 @@ def dirt_metrics() -> Table[Dirt]:
 
 @cache
 def pass_metrics() -> Table[Dirt]:
-    """How the passes over a partition ended."""
+    """Metrics of the passes over a partition: how they ended."""
     return (
         Metric("tidelog_cleaner_passes", COUNTER, "Passes that came to their end.", lambda dirt: dirt.of.passes, _LABELS),
         Metric("tidelog_cleaner_failures", COUNTER, "Passes that failed.", lambda dirt: dirt.of.failures, _LABELS),
@@ -166,7 +166,7 @@ def pass_metrics() -> Table[Dirt]:
 
 @cache
 def last_pass_metrics() -> Table[Dirt]:
-    """What the last pass over a partition did; no rows before the first."""
+    """Metrics of the last pass over a partition; no rows before the first."""
     return (
         Metric("tidelog_cleaner_last_pass_seconds", GAUGE, "How long the last pass took.",
                _of_last(lambda last: last.elapsed_ms / 1000), _LABELS),
@@ -226,7 +226,7 @@ def _states(seen: Seen) -> dict[str, float]:
 
 
 def _state(cleaning: PartitionCleaning) -> str:
-    """One of _STATES."""
+    """State of a partition, one of _STATES."""
     if cleaning.in_work:
         return "in_work"
     if cleaning.failure is not None:

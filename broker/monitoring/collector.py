@@ -63,14 +63,14 @@ SNAPSHOT_TIMEOUT_S = 5.0
 
 
 class LoopFacts(NamedTuple):
-    """What had to be taken on the loop thread."""
+    """Metrics and facts that had to be taken on the loop thread."""
 
     families: list[AnyFamily]
     groups: GroupFacts | None
 
 
 def loop_facts(broker: Broker) -> LoopFacts:
-    """Loop thread."""
+    """Read the metrics that only the loop thread may read. Loop thread."""
     server, lanes = broker.socket_server, {"look": broker.long_requests, "change": broker.long_changes}
     families = [
         *families_of(request_metrics(), broker.counters),
@@ -93,7 +93,7 @@ def loop_facts(broker: Broker) -> LoopFacts:
 
 
 class BrokerCollector:
-    """What prometheus-client asks at a scrape. Any thread but the loop's."""
+    """Collector that prometheus-client calls at each scrape. Any thread but the loop's."""
 
     def __init__(self, broker: Broker, health: Health | None = None) -> None:
         self._broker = broker
@@ -136,7 +136,7 @@ class BrokerCollector:
             yield from cleaner_families(broker.cleaner, broker.time.milliseconds(), places)
 
     def collect(self) -> Iterator[Any]:
-        """As prometheus-client has it."""
+        """Yield all metric families, as prometheus-client asks."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         for family in self.families():

@@ -1,4 +1,4 @@
-"""What `/metrics` says of the daemon as a whole: what runs, how far its start is, whether it is well, its background work.
+"""Metrics of the daemon as a whole: its build, the progress of its start, its health, its background work.
 
 Any thread; of `/health`, any but the loop's.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # fmt: off
 @cache
 def build_metrics() -> Table[None]:
-    """Which tidelog this is."""
+    """Version and build of this tidelog."""
     return (
         Metric("tidelog_build_info", GAUGE, "1, with the versions of tidelog and Python.",
                lambda _: {(_version(), platform.python_version()): 1}, ("version", "python")),
@@ -31,7 +31,7 @@ def build_metrics() -> Table[None]:
 
 @cache
 def state_metrics() -> Table[Broker]:
-    """Whether it serves, and how far recovery is."""
+    """Metrics of the daemon's state and of recovery's progress."""
     return (
         Metric("tidelog_ready", GAUGE, "1 when the daemon serves, 0 while it loads its logs or stops.",
                lambda broker: int(broker.ready)),

@@ -1,4 +1,4 @@
-"""What `/metrics` says of consumer groups, and the definition of their lag.
+"""Metrics of consumer groups, and the definition of their lag.
 
     lag in records = records that a member would still be handed between the group's committed offset and the high watermark
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..groups.coordinator import GroupCoordinator
 
 COUNTING_S = 1.0
-"""Of one scrape: Prometheus gives up after ten seconds."""
+"""Limit of one scrape: Prometheus gives up after ten seconds."""
 MAX_COPIED = 20_000
 """Committed offsets, and groups, that the loop thread copies for a scrape: some 10 ms."""
 _LABELS = ("group", "topic", "partition")
@@ -131,7 +131,7 @@ class GroupLag:
         self._lock = threading.Lock()
 
     def measure(self, facts: GroupFacts, most: int) -> GroupReport:
-        """What has rows: at most `most` partitions of groups, and as many groups."""
+        """Measure the lag of at most `most` partitions of groups, and of as many groups."""
         largest = nlargest(most, facts.members, key=lambda member: member[1])
         lags = [self._lag(commit) for commit in facts.committed]
         shown = nlargest(most, lags, key=lambda lag: -1 if lag.offsets is None else lag.offsets)

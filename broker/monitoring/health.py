@@ -1,4 +1,4 @@
-"""Whether the daemon is well, and if not, why: what `/health` says, and the metric `tidelog_degraded`.
+"""Health of the daemon and the reasons if it is not well: the answers of `/health`, and the metric `tidelog_degraded`.
 
     /health/live    200 while the process can answer and its event loop turns; 503 when that has stood still for a minute
     /health/ready   200 from the moment that clients are served; 503 while logs are recovered, and during a stop
@@ -53,7 +53,7 @@ DEGRADED = (
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: a word for machines, what it is about (a partition, a directory), a line for people."""
+    """One problem: a word for machines, its subject (a partition, a directory), a line for people."""
 
     reason: str
     subject: str
@@ -61,19 +61,19 @@ class Problem(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What an HTTP answer says. `is_well` decides its status."""
+    """Answer to one HTTP question. `is_well` decides its status."""
 
     is_well: bool
     content: dict[str, Any]
 
 
 def flush_is_behind(log: UnifiedLog, now_ms: int) -> bool:
-    """Whether a sync that the log's settings ask for has not come in time."""
+    """True if a sync that the log's settings ask for is late."""
     return log.local.unsynced_ms(now_ms) > FLUSH_GRACE_MS + (0 if log.needs_sync else log.config.flush_ms)
 
 
 class Health:
-    """One daemon's. Made with the HTTP listener, long before there are logs."""
+    """Health of one daemon. Made with the HTTP listener, long before there are logs."""
 
     def __init__(self, broker: Broker, now_s: Callable[[], float] = time.monotonic) -> None:
         """`now_s`: a clock that only rises."""
@@ -89,7 +89,7 @@ class Health:
         return Verdict(is_well, {"status": "alive" if is_well else "stuck", "loopSilenceS": round(stuck_s, 1)})
 
     def ready(self) -> Verdict:
-        """Whether clients are served, how far a recovery is, and what is wrong all the same."""
+        """Readiness: are clients served, how far is a recovery; problems too, which do not change it."""
         broker = self._broker
         content: dict[str, Any] = {"status": "ready" if broker.ready else self._unready()}
         if broker.ready:
@@ -104,7 +104,7 @@ class Health:
         return Verdict(broker.ready, content)
 
     def whole(self) -> Verdict:
-        """Everything."""
+        """Health: readiness, problems and notes."""
         broker = self._broker
         found = list(self.problems())
         if not broker.ready:
@@ -127,7 +127,7 @@ class Health:
         return "stopping" if self._broker.stopping else "loading"
 
     def problems(self) -> Iterator[Problem]:
-        """What is wrong now with a daemon that serves; nothing before and after."""
+        """Present problems of a daemon that serves; none while it starts or stops."""
         broker = self._broker
         if self._loop_silence_s() >= STUCK_S:
             yield Problem(

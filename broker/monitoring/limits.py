@@ -1,4 +1,4 @@
-"""How near the limits are, and what was done at them, as metrics. Loop thread."""
+"""Metrics of limits: how near they are, and how often they were reached. Loop thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # fmt: off
 @cache
 def limit_metrics() -> Table[SocketServer]:
-    """Of all listeners together."""
+    """Metrics of the limits of all listeners together."""
     return (
         Metric("tidelog_incomplete_request_bytes", GAUGE,
                "Bytes of the buffers of requests that have not come whole, or wait for the one before; see "

@@ -1,4 +1,4 @@
-"""What `/metrics` says of logs and their disks. Any thread but the loop's: reads published values, opens no file.
+"""Metrics of logs and their disks. Any thread but the loop's: reads published values, opens no file.
 
 Sums over all logs are always told; what has topic and partition in its labels only with metrics.per.topic, and of at most
 metrics.max.partitions.
@@ -32,8 +32,9 @@ _NONE = Deleted(0, 0)
 
 
 def shown_logs(logs: Sequence[UnifiedLog], most: int) -> list[UnifiedLog]:
-    """Those that have rows of their own: the ones that have failed and the largest, in their order. Clients decide how many logs
-    there are."""
+    """Choose at most `most` logs that get rows of their own: failed ones and the largest, in their order. Clients decide how many
+    logs there are.
+    """
     if len(logs) <= most:
         return list(logs)
     weights = [(log.failure is not None, log.size) for log in logs]
@@ -50,7 +51,7 @@ class LogMetrics:
         self._deleted: dict[str, Deleted] = {}
 
     def families(self, broker: Broker, logs: Sequence[UnifiedLog], shown: Sequence[UnifiedLog]) -> Iterator[AnyFamily]:
-        """Of all logs together, and of each of `shown`."""
+        """Metrics of all logs together, and of each of `shown`."""
         now_ms = broker.time.milliseconds()
         yield from families_of(sum_metrics(), All(logs, now_ms))
         yield from families_of(deletion_metrics(), self.deletions(logs))
@@ -63,7 +64,7 @@ class LogMetrics:
             yield from families_of_each(table(), places)
 
     def deletions(self, logs: Sequence[UnifiedLog]) -> dict[str, Deleted]:
-        """What was deleted by each policy, of all logs that were here at a scrape."""
+        """Deleted segments and bytes by policy, of all logs that existed at any scrape."""
         with self._lock:
             found: dict[tuple[str, int, object], dict[str, Deleted]] = {}
             for log in logs:
@@ -95,7 +96,7 @@ class Moves(NamedTuple):
 
 
 class Paces(NamedTuple):
-    """Of one log directory: how long its writes take, and its writer thread where there is one."""
+    """One log directory: the pace of its writes, and its append offload if it has one."""
 
     pace: WritePace
     offload: AppendOffload | None
@@ -111,7 +112,7 @@ def paces_of(
 # fmt: off
 @cache
 def sum_metrics() -> Table[All]:
-    """Of all logs together."""
+    """Metrics of all logs together."""
     return (
         Metric("tidelog_partitions", GAUGE, "Partitions with a log here.", lambda every: len(every.logs)),
         Metric("tidelog_segments", GAUGE, "Segments of all logs.", lambda every: sum(log.segment_count for log in every.logs)),
@@ -164,7 +165,9 @@ def space_metrics() -> Table[DiskSpace]:
 
 @cache
 def pace_metrics() -> Table[Paces]:
-    """How long appends' writes take, by log directory, and which way they go. A scrape forgets the longest write."""
+    """Metrics of appends' writes by log directory: how long they take, and how many go through a thread. A scrape forgets the
+    longest write.
+    """
     directory = ("directory",)
     return (
         Metric("tidelog_log_directory_slow", GAUGE, "1 from a write of 100 ms on until writes have been quick for 10 s: "
@@ -200,7 +203,7 @@ def move_metrics() -> Table[Moves]:
 
 @cache
 def omission_metrics() -> Table[int]:
-    """How many partitions have no rows."""
+    """Number of partitions without rows."""
     return (
         Metric("tidelog_partitions_omitted", GAUGE, "Partitions that have no rows of their own, see metrics.max.partitions "
                "and metrics.per.topic: they are in the sums.", lambda omitted: omitted),

@@ -1,4 +1,4 @@
-"""What is counted of the message-set protocol, as metrics. Bytes and records are counted with the Kafka listeners'. Loop
+"""Metrics of the message-set protocol. Bytes and records are counted with the Kafka listeners'. Loop
 thread."""
 
 from __future__ import annotations

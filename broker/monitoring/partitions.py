@@ -1,4 +1,4 @@
-"""What `/metrics` says of each partition's log: offsets, stability, durability, what retention did and will take, its ledger.
+"""Metrics of each partition's log: offsets, stability, durability, past and future work of retention, its ledger.
 
 Looked up in memory at each scrape; no file is opened, and nothing is counted in between. Any thread.
 """
@@ -60,7 +60,7 @@ def seen(logs: Sequence[UnifiedLog], now_ms: int) -> list[tuple[Labels, Seen]]:
 # fmt: off
 @cache
 def offset_metrics() -> Table[Seen]:
-    """Size and offsets."""
+    """Metrics of a log's size and offsets."""
     return (
         Metric("tidelog_log_bytes", GAUGE, "Bytes of the partition's .log files.", lambda s: s.log.size, PLACE),
         Metric("tidelog_log_start_offset", GAUGE, "First offset that can be read.", lambda s: s.log.log_start_offset, PLACE),
@@ -106,7 +106,7 @@ def partition_metrics() -> Table[Seen]:
 
 @cache
 def retention_metrics() -> Table[Seen]:
-    """What retention did, by policy, and what records from the future keep it from."""
+    """Metrics of retention by policy, and of segments that it keeps because of timestamps in the future."""
     return (
         Metric("tidelog_retention_deleted_segments", COUNTER, "Segments deleted, by the policy that named them.",
                lambda s: {policy: deleted.segments for policy, deleted in s.log.retention.deleted.items()}, _POLICY),

@@ -1,4 +1,4 @@
-"""What quotas made clients wait, and what clients push of themselves, as metrics. Loop thread."""
+"""Metrics of quotas (how long clients were throttled) and of the telemetry that clients push. Loop thread."""
 
 from __future__ import annotations
 

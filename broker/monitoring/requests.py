@@ -1,4 +1,4 @@
-"""What is counted of requests and connections, as metrics. Loop thread."""
+"""Metrics of requests and connections. Loop thread."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def connection_metrics() -> Table[SocketServer]:
 
 @cache
 def waiting_metrics() -> Table[Broker]:
-    """What requests wait in or leave behind: purgatory, conversions, fetch sessions."""
+    """Metrics of where requests wait and of what they leave behind: purgatory, conversions, fetch sessions."""
     return (
         Metric("tidelog_waiting_fetches", GAUGE, "Fetches in purgatory: they wait for data.",
                lambda broker: broker.purgatory.waiting),

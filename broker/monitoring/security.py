@@ -1,4 +1,4 @@
-"""Who is let in and who is not, and how long certificates last, as metrics. Loop thread."""
+"""Metrics of authentication, access control and certificates. Loop thread."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 class Doors(NamedTuple):
-    """What lets clients in: Kafka's and the message-set listeners, and HTTP's. Mappings are by the listener's name; listeners
-    that ask for nothing are not there."""
+    """Security of all listeners that authenticate: Kafka's, message-set listeners, and HTTP's. Mappings are by the listener's
+    name; listeners that ask for nothing are not there.
+    """
 
     failed_handshakes: int
     successes: Mapping[str, int]
@@ -32,7 +33,7 @@ class Doors(NamedTuple):
 
 
 def doors_of(server: SocketServer, http: HttpServer | None = None) -> Doors:
-    """Of both servers."""
+    """Security facts of both servers."""
     https = None if http is None else http.https
     users = None if http is None or http.gate is None else http.gate.users
     securities = server.securities.values()
@@ -57,7 +58,7 @@ def doors_of(server: SocketServer, http: HttpServer | None = None) -> Doors:
 # fmt: off
 @cache
 def security_metrics() -> Table[Doors]:
-    """By listener, HTTP's too."""
+    """Metrics by listener, HTTP's too."""
     listener = ("listener",)
     return (
         Metric("tidelog_failed_tls_handshakes", COUNTER,
@@ -90,7 +91,7 @@ def security_metrics() -> Table[Doors]:
 
 @cache
 def access_metrics() -> Table[Authorizer | None]:
-    """What access control decided; no rows where it is not switched on (None)."""
+    """Metrics of access control's decisions; no rows if it is not switched on (None)."""
     return (
         Metric("tidelog_access_decisions", COUNTER,
                "Answers of the authorizer to what requests asked, one for each resource and operation.",
@@ -102,7 +103,7 @@ def access_metrics() -> Table[Authorizer | None]:
 
 @cache
 def audit_metrics() -> Table[AuditLog | None]:
-    """What access control said no to; None: nothing has been noted yet."""
+    """Metrics of what access control has denied; None: nothing has been noted yet."""
     return (
         Metric("tidelog_authorization_denials", COUNTER,
                "Questions of access control that were answered with no, by the API that asked.",

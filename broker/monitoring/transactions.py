@@ -1,4 +1,4 @@
-"""What the coordinators of transactions and of share groups count, as metrics: zeros where there are none. Loop thread."""
+"""Metrics of the coordinators of transactions and of share groups: zeros if there are none. Loop thread."""
 
 from __future__ import annotations
 

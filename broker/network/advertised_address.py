@@ -1,4 +1,4 @@
-"""Which address a client is told when the daemon runs in a container, read from the system's own files at start.
+"""Address that a client is told when the daemon runs in a container, found at start from the system's own files.
 
 A client is told the address that it dialled: the local address of its connection. That holds between containers. It
 fails for who comes through a published port, since the address dialled was another one, which a plaintext request does
@@ -46,10 +46,10 @@ class ContainerNetwork:
     gateways: frozenset[str]
     """Addresses of the default gateway."""
     networks: tuple[Network, ...]
-    """What is reached without one."""
+    """Networks that are reached without a gateway."""
 
     def is_beyond(self, host: str) -> bool:
-        """Whether a peer comes from elsewhere than the container's networks, so that it may not reach our address."""
+        """True if a peer is outside of the container's networks, so that it may not reach our address."""
         import ipaddress
 
         try:

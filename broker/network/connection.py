@@ -54,11 +54,11 @@ READY, STARVED, MUTED, SENDING, PENDING, LEAVING, CLOSED = State
 PARTS_PER_WRITE = 128
 
 Answer = bytes | list[Part] | None
-"""What goes out for one request; None: nothing does."""
+"""Bytes of the answer to one request; None: no answer is sent."""
 
 
 class Dispatches(Protocol):
-    """What a connection hands whole requests to. Loop thread."""
+    """Handler that a connection gives whole requests to. Loop thread."""
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
         """Handles the request in buffer[start:end]. The buffer is used again after the return.
@@ -222,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def client(self) -> str:
-        """Whose connection it is, where clients are served in turn."""
+        """Client of this connection, as far as clients are served in turn: a principal or an address."""
         return self.peer_host if self.principal is ANONYMOUS else self.principal
 
     @property
@@ -236,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._outbound is None else self._outbound.unsent_bytes
 
     def leave_unsent(self, most: int) -> None:
-        """As `Outbound.leave_unsent`."""
+        """Limit the unsent bytes in the kernel, as `Outbound.leave_unsent`."""
         if self._outbound is not None:
             self._outbound.leave_unsent(most)
 
@@ -280,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
             self._hold(MUTED)
 
     def _is_gone(self) -> bool:
-        """Whether the client has reset the connection. One that has only ended its side may still read."""
+        """True if the client has reset the connection. One that has only closed its sending side may still read."""
         if self.closing or self._transport is None:
             return False
         look = select.poll()
@@ -308,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._server.loop.call_later(milliseconds / 1000, self._abort, reason)
 
     def clear_deadline(self) -> None:
-        """Ends what `start_deadline` began."""
+        """Cancel the deadline that `start_deadline` began."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -1,4 +1,4 @@
-"""What a connection is at: one `State`, and the table of how it goes from one to another."""
+"""States of a connection, and the table of legal transitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many file descriptors this process may have, and how many connections may take of them.
+"""Limit of this process's file descriptors, and of the connections that may take them.
 
 Each connection is one, and a second one from its first answer on (`outbound.py`). When all are used, logs can't roll and
 files can't be read: an eighth is kept from connections.
@@ -23,7 +23,7 @@ def raise_limit() -> None:
 
 
 def open_limit() -> int:
-    """The soft limit."""
+    """Soft limit of open files."""
     import resource
 
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -38,7 +38,7 @@ def open_count() -> int:
 
 
 class Descriptors:
-    """Loop thread."""
+    """Number of connections that the descriptors allow. Loop thread."""
 
     __slots__ = ("_count", "_known", "_since", "limit", "most")
 
@@ -52,7 +52,7 @@ class Descriptors:
         self._since = COUNT_EVERY
 
     def has_room(self, connections: int) -> bool:
-        """Whether one more connection may come, beside `connections` that are there."""
+        """True if one more connection may come, beside `connections` that are open."""
         if self.limit < 0 or 4 * connections < self.most:
             return True
         self._since += 1

@@ -32,7 +32,7 @@ class PendingResponse:
         self._is_cancelled = False
 
     def one_done(self, failure: Exception | None) -> None:
-        """One of the things has ended, well (None) or not."""
+        """Count one part as done: well (None), or with `failure`."""
         if failure is not None and self._failure is None:
             self._failure = failure
         self._left -= 1
@@ -48,7 +48,7 @@ class PendingResponse:
     # What connections use of futures.
 
     def add_done_callback(self, callback: Callable[[PendingResponse], object]) -> None:
-        """One, before it is done."""
+        """Set the callback; one only, before the response is done."""
         self._callback = callback
 
     def cancel(self) -> None:

@@ -38,7 +38,7 @@ class Receiver(Protocol):
         """Asks for memory again: there may be some."""
 
     def time_is_up(self, reason: str) -> None:
-        """Disconnects the client."""
+        """Disconnect the client."""
 
 
 class BufferPool:

@@ -36,7 +36,7 @@ class ReceiveBuffer:
 
     @property
     def free(self) -> memoryview:
-        """Where the next bytes go."""
+        """Free part of the buffer, where the next bytes go."""
         return self._view[self.end : self.capacity]
 
     @property

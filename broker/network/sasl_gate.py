@@ -25,7 +25,7 @@ _ALLOWED = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AU
 
 
 class SaslGate:
-    """What connections of one listener hand requests to before their clients are known. Loop thread."""
+    """Handler of a listener's connections until their clients have authenticated. Loop thread."""
 
     __slots__ = ("_security", "dispatcher")
 
@@ -35,7 +35,7 @@ class SaslGate:
         self._security = security
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
-        """As `Dispatcher.dispatch`. Raises ConnectionAborted for what a client has to be known for."""
+        """Dispatch as `Dispatcher.dispatch`. Raises ConnectionAborted for requests that need an authenticated client."""
         state = connection.authentication
         if state is None:
             hand_over = partial(self._hand_over, connection)

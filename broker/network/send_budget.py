@@ -27,11 +27,11 @@ class Sender(Protocol):
         """A number that changes whenever the socket takes something, or a disk keeps it waiting."""
 
     def time_is_up(self, reason: str) -> None:
-        """Disconnects the client."""
+        """Disconnect the client."""
 
 
 class _Waiting:
-    """What is known of one connection: bytes, the last `send_progress`, and milliseconds since they changed."""
+    """One connection that sends: its waiting bytes, its last `send_progress`, and milliseconds since they changed."""
 
     __slots__ = ("progress", "size", "still_ms")
 
@@ -63,8 +63,9 @@ class ResponseMemoryBudget:
         return len(self._waiting)
 
     def is_crowded(self, was: bool) -> bool:
-        """Whether so many wait that the kernel's memory for them may be more than the limit; once they are, until they are
-        half as many."""
+        """True if so many connections wait that the kernel's memory for them may exceed the limit; from then on until they are
+        half as many.
+        """
         return 0 <= self.limit < len(self._waiting) * _KERNEL_BYTES * (1 + was)
 
     def track(self, connection: Sender) -> None:

@@ -67,7 +67,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class ListenerCounts:
-    """Of one listener: connections open now, and what became of those that came; milliseconds that new ones had to wait."""
+    """Counters of one listener: open connections, outcomes of all that came, and milliseconds that new ones had to wait."""
 
     open: int = 0
     accepted: int = 0
@@ -150,7 +150,7 @@ class SocketServer:
 
     @property
     def ciphertext_view(self) -> memoryview:
-        """What connections by TLS read into, and encrypt files from: one buffer for all, made with the first."""
+        """Buffer that TLS connections read into, and encrypt files from: one for all, made with the first."""
         if self._ciphertext_view is None:
             self._ciphertext_view = memoryview(bytearray(SCRATCH_BYTES))
         return self._ciphertext_view
@@ -207,7 +207,7 @@ class SocketServer:
 
     @property
     def hint(self) -> str:
-        """What the ready line adds where an address that clients are told may be wrong for some; empty elsewhere."""
+        """Text that the ready line adds if the address that clients are told may be wrong for some; else empty."""
         open_endpoints = [
             endpoint
             for endpoint in self.endpoints
@@ -261,14 +261,14 @@ class SocketServer:
         return None
 
     def schedule_tick(self) -> None:
-        """Has unfinished requests and answers looked at each second, until there are none."""
+        """Check unfinished requests and answers each second from now on, until there are none."""
         self._look_at_crowd()
         if self._ticker is None:
             self._ticked = self.loop.time()
             self._ticker = self.loop.call_later(TICK_S, self._tick)
 
     def _look_at_crowd(self) -> None:
-        """Where many answers wait, the kernel is to have little of each; later as much as it likes again."""
+        """Limit each connection's unsent bytes in the kernel while many answers wait; lift the limit afterwards."""
         crowded = self.sending.is_crowded(self._crowded)
         if crowded is self._crowded:
             return
@@ -380,7 +380,7 @@ class SocketServer:
         return endpoint
 
     def _gated(self, security: ListenerSecurity | None) -> Dispatches:
-        """What handles the requests of a listener of Kafka's protocol: with SASL, clients say first who they are."""
+        """Handler of the requests of a listener of Kafka's protocol: with SASL, clients authenticate first."""
         if security is None or not security.sasl:
             return self._dispatcher
         from .sasl_gate import SaslGate
@@ -390,7 +390,7 @@ class SocketServer:
     def _factory(
         self, endpoint: Endpoint, handler: Dispatches, security: ListenerSecurity | None
     ) -> Callable[[], Connection]:
-        """What makes the connections of a listener."""
+        """Factory of a listener's connections."""
         if security is None or security.tls is None:
             return lambda: Connection(self, endpoint, handler)
         from .tls_connection import TlsConnection

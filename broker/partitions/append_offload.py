@@ -24,18 +24,20 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 QUEUE_BYTES = 64 << 20
-"""Of batches handed to one writer: more than a disk writes in the 100 ms that make it slow, less than anybody misses."""
+"""Limit of bytes handed to one writer: more than a disk writes in the 100 ms that make it slow, and little of the machine's
+memory.
+"""
 
 
 class Threads(Protocol):
-    """What `DiskWorkers` with one thread does."""
+    """Interface of `DiskWorkers` with one thread."""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """`work` after all before it, then `done` on the loop with what it returned or raised."""
 
 
 class Pace(Protocol):
-    """What `WritePace` says of a directory; whoever holds appends back has one of their own."""
+    """Interface of `WritePace`, the pace of a directory's writes; a move of a log has a pace of its own."""
 
     on_slow: Callable[[], None]
 

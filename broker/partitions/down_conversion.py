@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ...storage.values import FetchDataInfo
 
 CONVERTED_SLICE_BYTES = 1 << 20
-"""What is looked at at once, but for a first entry that is larger: what is converted waits in memory for its client."""
+"""Bytes converted at once, except for a larger first entry: converted records wait in memory for their client."""
 
 
 class ReadableSlice(NamedTuple):
-    """What `read_for_magic` found.
+    """Result of `read_for_magic`.
 
     Attributes:
         info: a slice that is fit as it stands, with a lease; without a file when there is nothing to read, or `data`.

@@ -35,7 +35,7 @@ PartitionKey = tuple[str | bytes, int]
 
 
 class FetchPartition:
-    """What a client wants of one partition, and in a session what it was last told."""
+    """Fetch position of a client in one partition, and in a session the last values that it was told."""
 
     __slots__ = ("high_watermark", "leader_epoch", "log_start_offset", "max_bytes", "offset", "told")
 
@@ -77,7 +77,7 @@ class FetchSession:
 
 
 class FetchContext(NamedTuple):
-    """How one request is to be answered."""
+    """Session and partitions of one request."""
 
     error: ErrorCode
     #: 0: no session.
@@ -151,14 +151,16 @@ class FetchSessions:
         return FetchContext(ErrorCode.NONE, session_id, True, session.partitions)
 
     def hold(self, partitions: int) -> bool:
-        """Whether a request of no session may wait with so many; then `let_go` is called for them."""
+        """Admit a request without a session that waits with so many partitions. False: too many. Call `let_go` when it no longer
+        waits.
+        """
         if self.partition_count + partitions > MAX_PARTITIONS:
             return False
         self.partition_count += partitions
         return True
 
     def let_go(self, partitions: int) -> None:
-        """What `hold` let in does not wait any more."""
+        """Release partitions that `hold` admitted."""
         self.partition_count -= partitions
 
     def _open(self, partitions: OrderedDict[PartitionKey, FetchPartition], uses_topic_ids: bool) -> int:

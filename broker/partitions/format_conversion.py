@@ -1,5 +1,5 @@
-"""What is long to convert or to check, off the loop thread: appends and fetches that change a message format, and batches
-that grow a lot when they are decompressed.
+"""Conversion thread, for work that would hold the loop too long: appends and fetches that change a message format, and checks of
+batches that grow a lot when they are decompressed.
 
 Formats 0 and 1 are read and written in plain Python, some 7 µs a record: a set of a megabyte would hold up every client
 for a tenth of a second. Such work is done by one thread; more would not be quicker, since each holds the interpreter, and
@@ -55,9 +55,9 @@ TRIES = 3
 
 
 QUEUE_BYTES = 64 << 20
-"""What waits for the thread, as it came, and `JOB_BYTES` for each batch."""
+"""Limit of the bytes that wait for the thread, with `JOB_BYTES` for each batch."""
 JOB_BYTES = 1024
-"""What a batch takes beside its bytes, about: its place in the row, its future, and its part of the answer."""
+"""Memory of a waiting batch beside its bytes, about: its place in the queue, its future, and its part of the answer."""
 ANSWERS = 8
 """Fetches whose answers are made in memory at a time: up to 8 MiB each."""
 
@@ -93,7 +93,7 @@ class Conversions:
         self.queued_bytes = self.checked = self.refused = self._trimmed = 0
 
     async def run(self, work: Callable[[], T], client: str) -> T:
-        """What `work` returns or raises, once the thread has done it in the client's turn."""
+        """Run `work` on the thread in the client's turn; returns or raises what it does."""
         self.under_way += 1
         try:
             async with self._thread.place(client):
@@ -103,7 +103,7 @@ class Conversions:
             self._trim()
 
     async def _run(self, work: Callable[[], T]) -> T:
-        """Holding the thread's place."""
+        """Run `work` on the thread; the caller holds its place."""
         with shortened_switch_interval():
             return await self._loop.run_in_executor(self._pool, work)
 
@@ -113,7 +113,7 @@ class Conversions:
             self._pool.submit(malloc_trim)
 
     def close(self) -> None:
-        """What has not begun is dropped; waits for the one under way. Any thread."""
+        """Drop the work that has not begun and wait for the rest. Any thread."""
         self._pool.shutdown(cancel_futures=True)
 
     def append(
@@ -127,7 +127,7 @@ class Conversions:
     def append_compressed(
         self, partition: Partition, buffer: bytearray, start: int, end: int, client: str = ""
     ) -> asyncio.Future[LogAppendInfo]:
-        """The same for a compressed batch that is checked here."""
+        """Check a compressed batch on the thread, then append it as `append` does."""
         return self._queued(self._append_compressed, partition, buffer, start, end, client)
 
     def _queued(
@@ -215,7 +215,7 @@ class _Turn:
     __slots__ = ("_client", "_conversions", "_has_place")
 
     def __init__(self, conversions: Conversions, client: str) -> None:
-        """It has the place."""
+        """Begin with the place held."""
         self._conversions = conversions
         self._client = client
         self._has_place = True
@@ -234,7 +234,7 @@ class _Turn:
 
 
 async def _committed(found: Appended | asyncio.Future[Appended], turn: _Turn) -> Appended:
-    """What came of `Partition.commit`; the thread's place is given up before a disk is waited for."""
+    """Wait for `Partition.commit`; the thread's place is given up before a disk is waited for."""
     if isinstance(found, asyncio.Future):
         turn.leave()
         return await found
@@ -263,7 +263,7 @@ class _Job:
 
 
 def _hand_over(done: asyncio.Future[LogAppendInfo], task: asyncio.Task[LogAppendInfo]) -> None:
-    """What became of the task, for who waits."""
+    """Hand the task's outcome to the future that the caller waits for."""
     if task.cancelled():
         done.cancel()
     elif (error := task.exception()) is not None:
@@ -274,9 +274,9 @@ def _hand_over(done: asyncio.Future[LogAppendInfo], task: asyncio.Task[LogAppend
 
 
 def is_quick(buffer: bytearray, start: int, end: int, is_set: bool) -> bool:
-    """Whether the message set, or the batch of format 2, in buffer[start:end] may be converted on the loop.
+    """True if the message set, or the batch of format 2, in buffer[start:end] may be converted on the loop.
 
-    What is compressed may hold any number of records.
+    Compressed ones may not: they may hold any number of records.
     """
     at = start + (ATTRIBUTES_AT if is_set else BATCH_ATTRIBUTES_AT + 1)
     return end - start <= QUICK_BYTES and (at >= end or not buffer[at] & COMPRESSION_MASK)

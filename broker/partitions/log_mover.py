@@ -80,7 +80,7 @@ class LogMover:
 
     @property
     def bytes_per_second(self) -> float:
-        """What all moves together may copy; inf: no limit. Any thread."""
+        """Limit of what all moves together copy a second; inf: no limit. Any thread."""
         return self._throttler.bytes_per_second
 
     @property
@@ -176,7 +176,7 @@ class LogMover:
             del self._tasks[move]
 
     def _copy(self, move: LogMove) -> None:
-        """Pool thread."""
+        """Copy the log's segments. Pool thread."""
         while not self._cleaner.hold(move.log):
             self._wait(move, _HOLD_POLL_S * 1000)
         self._check(move)

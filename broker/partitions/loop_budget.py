@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from .partition import Partition
 
 LOOP_NS = 20_000_000
-"""Of one client's requests that came together: compressed batches after it are looked at by the conversions' thread."""
+"""Loop time for compressed batches of one client's requests that came together; further ones go to the conversion thread."""
 
 CHECK_NS = 5_000_000
-"""Of one compressed batch: one that is not decompressed by then is looked at by that thread, from its beginning."""
+"""Loop time for one compressed batch; one that takes longer is checked again from its beginning by that thread."""
 
 TIMED_BYTES = 64 << 10
 """Plain batches above this size are looked at by that thread too, behind `LOOP_NS`: smaller ones take microseconds."""
 
 CONVERTIBLE_BYTES = 64 << 10
-"""Of one request, or of one slice of a long one, whose format the loop changes: 16 ms of the smallest records."""
+"""Bytes of one request, or of one chunk of a long one, that the loop may convert: 16 ms of the smallest records."""
 
 
 class LoopBudget:
-    """One request's. `Partition.append` reads it and writes it; loop thread.
+    """Budget of loop time for one request. `Partition.append` reads and writes it; loop thread.
 
     Attributes:
         client: in whose turn the conversions' thread has what is handed to it.

@@ -65,7 +65,7 @@ WARM_TAIL_BYTES = 32 << 20
 
 
 class Partition:
-    """Loop thread only."""
+    """One partition as its clients use it. Loop thread only."""
 
     __slots__ = (
         "_conversions",
@@ -184,7 +184,7 @@ class Partition:
     def _write(
         self, append: Callable[[bytearray, int, int], LogAppendInfo], buffer: bytearray, start: int, end: int
     ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
-        """Has the log `append` what is in the buffer: now, or a copy of it by the directory's writer while its disk is slow."""
+        """Have the log `append` the buffer's batches: now, or a copy of them by the directory's writer while its disk is slow."""
         if not self.offload.active:
             info = append(buffer, start, end)
             self.appended()
@@ -240,7 +240,7 @@ class Partition:
 
     @property
     def disk_binding(self) -> tuple[DiskWorkers[int], AppendOffload]:
-        """Who syncs the log, and how appends get to it."""
+        """Threads that sync the log, and the offload of its appends."""
         return self._sync_workers, self.offload
 
     def wake(self) -> None:
@@ -268,7 +268,9 @@ class Partition:
         return future
 
     def on_durable(self, offset: int, tell: Tell) -> None:
-        """As `durable`, for where the high watermark lies below `offset`: `tell` gets None, or the failure, later."""
+        """Call `tell` with None, or with the failure, when all below `offset` is durable. Only if the high watermark is below
+        it.
+        """
         self._unsynced.append((offset, tell))
         self.sync()
 
@@ -384,7 +386,7 @@ class PartitionTable:
         return sum(threads.dead_threads for threads in [*self._sync_workers.values(), *self._writers.values()])
 
     def disk_binding_of(self, log: UnifiedLog) -> tuple[DiskWorkers[int], AppendOffload]:
-        """Which threads sync that log, and how it is appended to."""
+        """Threads that sync this log, and the offload of its appends."""
         path = os.path.dirname(log.directory)
         offload = self._offloads.get(path)
         if offload is None:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Watched(Protocol):
-    """What has waiting fetches looked at again: a partition, or a share group's part in one."""
+    """Source of wake-ups for waiting fetches: a partition, or a share group's part in one."""
 
     waiters: set[DelayedFetch[Any]]
 
@@ -36,7 +36,7 @@ class FetchPurgatory:
 
     @property
     def waiting(self) -> int:
-        """How many fetches wait."""
+        """Number of fetches that wait."""
         return len(self._all)
 
     def expire_all(self) -> None:
@@ -93,7 +93,7 @@ class DelayedFetch(Generic[T]):
         self._complete(last=False)
 
     def expire(self) -> None:
-        """The time is up."""
+        """Answer now: the fetch's time is up."""
         self._complete(last=True)
 
     def _complete(self, *, last: bool) -> None:

@@ -20,7 +20,7 @@ RENEW_FROM = 2
 
 
 class Batch(Protocol):
-    """As both requests have it."""
+    """Batch of acknowledgements, the same in both requests."""
 
     first_offset: int
     last_offset: int
@@ -32,7 +32,7 @@ class Refused(ValueError):
 
 
 def check_member(group: str | None, member: str | None) -> MemberKey:
-    """Raises Refused."""
+    """Check the ids of group and member; Refused."""
     if group is None:
         raise Refused("the request has no group id")
     if not member or len(member) > MAX_MEMBER_ID:
@@ -66,7 +66,7 @@ def acknowledge(
     is_renewal: bool,
     may_read: Callable[[str], bool],
 ) -> dict[TopicIdPartition, Acknowledged]:
-    """What came of each partition's acknowledgements. `may_read`: whether the client may, by a topic's name."""
+    """Apply acknowledgements; returns the outcome of each partition. `may_read`: whether the client may, by a topic's name."""
     outcomes: dict[TopicIdPartition, Acknowledged] = {}
     for partition, batches in wanted:
         topic_id, index = partition

@@ -41,18 +41,18 @@ RECORDS_PER_BATCH = 100
 
 
 class Topics(Protocol):
-    """What is asked of `TopicRegistry`."""
+    """Interface of `TopicRegistry`."""
 
     def by_id(self, topic_id: bytes) -> HasPartitions | None:
         """None: there is no such topic."""
 
 
 class HasPartitions(Protocol):
-    """A topic."""
+    """Interface of a topic."""
 
     @property
     def partition_count(self) -> int:
-        """How many it has."""
+        """Number of partitions."""
 
 
 class ShareCoordinator:
@@ -98,7 +98,7 @@ class ShareCoordinator:
     # -- life
 
     async def start(self, patience_s: float = START_PATIENCE_S) -> None:
-        """As `CoordinatorRuntime.start`."""
+        """Load the state. Arguments and errors as `CoordinatorRuntime.start`."""
         await self._runtime.start(self.load(), patience_s)
 
     async def load(self) -> None:
@@ -124,7 +124,7 @@ class ShareCoordinator:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a `__share_group_state`."""
+        """True once `__share_group_state` exists."""
         return self._runtime.is_open
 
     @property
@@ -172,7 +172,7 @@ class ShareCoordinator:
         return unsynced, errors
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> tuple[ShareState, Unsynced]:
-        """What is kept. A leader epoch that is higher than before (-1: not one) is kept too: those before it are fenced.
+        """Read a share partition's kept state. A higher leader epoch than before (-1: none) is kept too: earlier ones are fenced.
 
         INVALID_REQUEST for a partition that was never initialized, FENCED_LEADER_EPOCH.
         """
@@ -210,7 +210,7 @@ class ShareCoordinator:
         return self._forget(shard, [key]) if key in shard.entries else None
 
     def summary(self, key: SharePartitionKey) -> ShareState | None:
-        """What is kept, None where nothing is."""
+        """Kept state of a share partition; None if there is none."""
         shard = self._shard(key)
         self._check_topic(key)
         entry = shard.entries.get(key)
@@ -248,7 +248,7 @@ class ShareCoordinator:
             self._in_batches(cold, lambda part, shard=shard: self._snapshot(shard, part))
 
     def forget_deleted_topics(self) -> None:
-        """Of topics that are gone nothing is kept."""
+        """Delete the kept state of deleted topics."""
         for shard in self._runtime:
             if shard.loaded:
                 gone = [key for key in shard.entries if self._topics.by_id(key.topic_id) is None]

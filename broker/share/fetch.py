@@ -39,7 +39,7 @@ Rows = dict[TopicIdPartition, PartitionAnswer]
 
 
 class _Read(NamedTuple):
-    """What there is of one partition now."""
+    """Readable records of one partition."""
 
     where: TopicIdPartition
     held: HeldPartition
@@ -48,7 +48,7 @@ class _Read(NamedTuple):
 
 
 class ShareFetchJob:
-    """Loop thread."""
+    """One ShareFetch: acknowledges, acquires, waits and answers. Loop thread."""
 
     def __init__(
         self, shares: SharePartitions, key: MemberKey, request: ShareFetchRequest, version: int,
@@ -167,7 +167,7 @@ class ShareFetchJob:
             raise
 
     async def _warm(self) -> None:
-        """Has the pool find what a first attempt would have to read from disk."""
+        """Have the pool read the pages that a first attempt would have to read from disk."""
         for _, held in self._held:
             offset = max(held.share.fetch_offset, held.partition.log.log_start_offset)
             if not held.partition.is_warm(offset) or (self._committed and not held.partition.log.aborted_are_loaded):
@@ -275,7 +275,7 @@ class ShareFetchJob:
 
     @staticmethod
     def _news(session: ShareSession, rows: Rows, *, is_first: bool) -> Rows:
-        """What the answer tells; the first of a session tells of all of its partitions."""
+        """Rows that belong in the answer; a session's first answer has all of its partitions."""
         told: Rows = {}
         for where in (
             list(session.partitions) if not rows else [*rows, *(w for w in session.partitions if w not in rows)]

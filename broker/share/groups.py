@@ -38,7 +38,7 @@ Place = tuple[str, int]
 
 
 class SharePartitionOffset(NamedTuple):
-    """Where a group begins in a partition, -1: nowhere yet; `lag` is -1 where that is not known."""
+    """Start offset of a group in a partition, -1: none yet; `lag` is -1 where it is not known."""
 
     start_offset: int = NO_OFFSET
     leader_epoch: int = 0
@@ -86,7 +86,7 @@ class ShareGroups:
             self._shares.release_member(group_id, member_id)
 
     async def _prepare(self, asked: ShareHeartbeat) -> None:
-        """Has the state of what the group reads initialized. One at a time for each group; others wait for it."""
+        """Initialize the state of the partitions that the group reads. One call at a time for each group; others wait for it."""
         group = self._heartbeat_groups.read(asked.group_id)
         names: Collection[str] = asked.topics or ()
         if isinstance(group, ShareGroup):
@@ -103,7 +103,7 @@ class ShareGroups:
         await asyncio.shield(task)
 
     async def _initialize_missing(self, group_id: str, names: Collection[str]) -> None:
-        """What fails is logged, and tried again with the next heartbeat."""
+        """Initialize state that is missing. A failure is logged; the next heartbeat tries again."""
         try:
             await self._shares.coordinator.ensure_topic()
             wanted = self._machine.uninitialized(self._heartbeat_groups.read(group_id), names)
@@ -242,7 +242,7 @@ class ShareGroups:
         return outcome
 
     async def delete_state(self, group_id: str) -> None:
-        """Of a group that is about to be deleted: nothing of it is kept. Raises ProtocolError."""
+        """Delete the kept state of a group that is about to be deleted. ProtocolError."""
         found = self._heartbeat_groups.read(group_id)
         if isinstance(found, ShareGroup) and not found.members:
             await self._delete_state(group_id, {*found.initialized, *found.initializing, *found.deleting})

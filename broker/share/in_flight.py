@@ -1,4 +1,4 @@
-"""What a share partition knows of the records between its start offset and the next one that nobody was given yet.
+"""State of a share partition's records in flight: from its start offset to the next record that was never delivered.
 
     batch   [ 100 ........................ 149 ]   acquired together, as the log's batches lie
     runs    [100 .. 109][110][111 ...... 149  ]    alike: same state, deliveries, member and lock
@@ -129,7 +129,7 @@ class InFlight:
         return self.batches[begin:end]
 
     def add(self, batch: InFlightBatch) -> None:
-        """Behind all others."""
+        """Append a batch behind all others."""
         assert not self.batches or self.batches[-1].last < batch.first
         self.batches.append(batch)
 

@@ -21,7 +21,7 @@ RECORDS_PER_TURN = 64
 
 
 class Loaded(NamedTuple):
-    """What the log said. `skipped` counts records of kinds that are not known, `broken` those that cannot be read."""
+    """State of one loaded partition. `skipped`: number of records of unknown kinds, `broken`: of unreadable ones."""
 
     shard: StateShard
     skipped: int

@@ -1,4 +1,4 @@
-"""What a slice of a log holds, for a share group: offsets of its batches, where they lie, which of them were aborted.
+"""Spans of a log slice, for share groups: offsets of its batches, their positions, and which of them were aborted.
 
 Reads batch headers, never records. Loop thread, for slices whose headers are in memory.
 """
@@ -26,7 +26,7 @@ class SliceSpans(NamedTuple):
 
 
 def read_spans(info: FetchDataInfo, until: int, aborted: Sequence[AbortedTxn] = ()) -> SliceSpans:
-    """The whole batches of a slice, up to the one that holds offset `until`.
+    """Read the spans of a slice's whole batches, up to the one that holds offset `until`.
 
     A message of format 0 or 1 counts as a batch. OSError, CorruptRecordError.
     """

@@ -49,7 +49,7 @@ _FENCED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_O
 
 
 class Acknowledged(NamedTuple):
-    """What came of a partition's acknowledgements; with `unsynced`, when that is done without an error."""
+    """Outcome of a partition's acknowledgements. With `unsynced` it counts once that is done without an error."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -88,7 +88,7 @@ class HeldPartition:
             waiter.wake()
 
     def watch_locks(self) -> None:
-        """Has the manager called when the first lock ends."""
+        """Schedule a call of the manager for the end of the first lock."""
         due = self.share.next_deadline_ms
         if due is None:
             self.stop()
@@ -149,7 +149,7 @@ class SharePartitions:
         return self._groups
 
     def close(self) -> None:
-        """Nothing expires any more."""
+        """Cancel all expirations."""
         for task in self._loading.values():
             task.cancel()
         for held in self._held.values():
@@ -217,7 +217,7 @@ class SharePartitions:
         return partition
 
     async def _first_offset(self, group: str, partition: Partition) -> int:
-        """Where a group begins that has not read the partition before."""
+        """First offset for a group that has not read the partition before."""
         reset = self.settings.offset_reset(group)
         found = partition.log
         if reset.kind == EARLIEST:
@@ -288,7 +288,7 @@ class SharePartitions:
             self.release(key, member)
 
     def connection_closed(self, connection: object) -> None:
-        """Its sessions are over."""
+        """Close the connection's sessions."""
         for session in self.sessions.remove_connection(connection):
             self.lost_sessions += 1
             self._release(session)
@@ -351,12 +351,12 @@ class SharePartitions:
 
 
 def session_partitions(topics: Iterable[tuple[bytes, Iterable[int]]]) -> list[TopicIdPartition]:
-    """Each once, in order."""
+    """Flatten topics to partitions, each once, in order."""
     return list(dict.fromkeys(TopicIdPartition(topic_id, index) for topic_id, indexes in topics for index in indexes))
 
 
 async def durable(outcome: Acknowledged) -> Acknowledged:
-    """What it is when it is as durable as asked for."""
+    """The outcome once its write is durable."""
     if outcome.unsynced is None:
         return outcome
     try:

@@ -36,7 +36,7 @@ LEAST_THROTTLED_DELIVERIES = 2
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record. GAP: the log does not have it."""
+    """Acknowledgement of a record by a member. GAP: the log does not have it."""
 
     GAP = 0
     ACCEPT = 1
@@ -86,7 +86,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What becomes of acquired offsets; `deadline_ms` is for those that stay acquired."""
+    """New state of acquired offsets; `deadline_ms` is for those that stay acquired."""
 
     first: int
     last: int
@@ -96,7 +96,7 @@ class Change(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What is to be kept, and done then by `commit`."""
+    """Changes to be written, and then applied by `commit`."""
 
     edits: Sequence[Change]
     batches: Sequence[StateBatch]
@@ -142,7 +142,7 @@ class SharePartition:
 
     @property
     def fetch_offset(self) -> int:
-        """Where the next records for a member begin: a record that came back, or those that were never delivered."""
+        """Offset of the next records for a member: returned ones first, else those that were never delivered."""
         for batch in self.in_flight.between(self._first_available, self.next_offset):
             for run in batch.between(self._first_available, self.next_offset):
                 if run.state is AVAILABLE:
@@ -152,12 +152,12 @@ class SharePartition:
         return self.next_offset
 
     def can_acquire(self, limits: ShareLimits) -> bool:
-        """Whether a fetch may find something: a record that came back, or room for new ones."""
+        """True if a fetch may find records: a returned one, or room for new ones."""
         return self.fetch_offset < self.next_offset or self.in_flight_records < limits.max_record_locks
 
     @property
     def next_deadline_ms(self) -> float | None:
-        """When the first lock ends; None while there is none."""
+        """End of the first lock; None while there is none."""
         return min((run.deadline_ms for run in self.in_flight.runs() if run.state is ACQUIRED), default=None)
 
     # -- acquiring
@@ -222,7 +222,7 @@ class SharePartition:
     def acknowledge(
         self, member: str, acknowledgements: Iterable[Acknowledgement], limits: ShareLimits, now_ms: float
     ) -> Changes:
-        """What the member says of records that it has. All of it, or nothing.
+        """Apply a member's acknowledgements of records that it has. All of them, or none.
 
         Raises ProtocolError: INVALID_RECORD_STATE for a record that the member does not have, INVALID_REQUEST.
         """
@@ -403,7 +403,7 @@ class _Giving:
             self.left = 0
 
     def _lot(self, first: int, last: int, delivery_count: int, taken: int) -> int:
-        """How many records of a run to take: all of them, unless the limit is strict or nobody had them before."""
+        """Number of records to take of a run: all of them, unless the limit is strict or they were never delivered before."""
         count = last - first + 1
         if self._is_strict:
             return min(count, self.left)

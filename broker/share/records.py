@@ -39,7 +39,7 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """As FindCoordinator names it, and what says which partition of `__share_group_state` it is in."""
+        """Name of the key in FindCoordinator. It also decides the partition of `__share_group_state`."""
         return f"{self.group}:{topic_id_text(self.topic_id)}:{self.partition}"
 
 
@@ -61,7 +61,7 @@ class ShareState(NamedTuple):
 
 
 class ShareUpdate(NamedTuple):
-    """What has changed since the snapshot of that epoch. `start_offset` and `leader_epoch` are -1 where they are as before."""
+    """Changes since the snapshot of that epoch. `start_offset` and `leader_epoch` are -1 if they are unchanged."""
 
     snapshot_epoch: int
     leader_epoch: int
@@ -71,12 +71,12 @@ class ShareUpdate(NamedTuple):
 
 
 def topic_id_text(topic_id: bytes) -> str:
-    """As Kafka prints a topic id: 22 letters of base64."""
+    """Format a topic id as Kafka does: 22 letters of base64."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def is_coordinator_key(text: str) -> bool:
-    """Whether it is GROUP:TOPIC-ID:PARTITION. A group's name may have colons of its own."""
+    """True for GROUP:TOPIC-ID:PARTITION. A group's name may have colons of its own."""
     return re.fullmatch(r"(?s:.*)\S(?s:.*):[A-Za-z0-9_-]{22}:[0-9]+", text) is not None
 
 
@@ -134,7 +134,7 @@ def read_key(data: bytes) -> tuple[int, SharePartitionKey] | None:
 
 
 def read_snapshot(data: bytes) -> ShareState:
-    """ShareRecordError."""
+    """Decode a snapshot. ShareRecordError."""
     try:
         value, _ = decode_with_version(layout.ShareSnapshotValue, data)
         return ShareState(
@@ -152,7 +152,7 @@ def read_snapshot(data: bytes) -> ShareState:
 
 
 def read_update(data: bytes) -> ShareUpdate:
-    """ShareRecordError."""
+    """Decode an update. ShareRecordError."""
     try:
         value, _ = decode_with_version(layout.ShareUpdateValue, data)
         return ShareUpdate(
@@ -188,7 +188,7 @@ NO_OFFSET = -1
 
 
 class RecordState(IntEnum):
-    """What a share group does with a record; the numbers are Kafka's. ACQUIRED is never written."""
+    """State of a record in a share group; the numbers are Kafka's. ACQUIRED is never written."""
 
     AVAILABLE = 0
     ACQUIRED = 1

@@ -47,7 +47,7 @@ class ShareSession:
         self.partitions: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, False)
 
     def has_news(self, partition: TopicIdPartition, *, records: bool, error: bool) -> bool:
-        """Whether the partition belongs in an answer; one with records goes to the end of the order."""
+        """True if the partition belongs in the answer; one with records moves to the end of the order."""
         wanted = self.partitions.get(partition)
         if wanted is None:
             return records or error
@@ -78,14 +78,15 @@ class ShareSessions:
         return self._sessions.get(key)
 
     def has_group(self, group: str) -> bool:
-        """Whether a member of the group has one."""
+        """True if a member of the group has a session."""
         return any(key.group == group for key in self._sessions)
 
     def opened(
         self, key: MemberKey, connection: object, wanted: Iterable[TopicIdPartition], *, has_acknowledgements: bool
     ) -> ShareSession:
-        """Of a request with epoch 0. Raises ProtocolError: INVALID_REQUEST when it acknowledges what it cannot have,
-        SHARE_SESSION_LIMIT_REACHED."""
+        """Open the session of a request with epoch 0. Raises ProtocolError: INVALID_REQUEST when it acknowledges what it cannot
+        have, SHARE_SESSION_LIMIT_REACHED.
+        """
         if has_acknowledgements:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "a session begins without acknowledgements")
         self.remove(key)
@@ -99,7 +100,7 @@ class ShareSessions:
     def continued(
         self, key: MemberKey, epoch: int, wanted: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]
     ) -> ShareSession:
-        """Of a request with the epoch that comes next. Raises as `checked`."""
+        """Update the session for a request with the next epoch. Raises as `checked`."""
         session = self.checked(key, epoch)
         for partition in wanted:
             session.partitions.setdefault(partition, True)

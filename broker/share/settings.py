@@ -1,4 +1,4 @@
-"""What a share group may do: its own settings (resource type GROUP), where it has none the broker's `group.share.*`.
+"""Settings of a share group: its own (resource type GROUP), else the broker's `group.share.*`.
 
 A group's own value was checked when it was set; should the broker's bounds have changed since, they win. Loop thread.
 """
@@ -26,7 +26,7 @@ LONGEST_MS = 1 << 62
 
 
 class OffsetReset(NamedTuple):
-    """Where a group begins in a partition: at its EARLIEST or LATEST offset, or BY_DURATION `back_ms` ago."""
+    """First position of a group in a partition: its EARLIEST or LATEST offset, or BY_DURATION `back_ms` ago."""
 
     kind: str
     back_ms: int = 0
@@ -56,7 +56,7 @@ class ShareGroupSettings:
         )
 
     def is_committed_only(self, group: str) -> bool:
-        """Whether records of open and aborted transactions are left out."""
+        """True if records of open and aborted transactions are left out."""
         return self._resources.own(GROUP, group).get("share.isolation.level") == READ_COMMITTED
 
     def offset_reset(self, group: str) -> OffsetReset:

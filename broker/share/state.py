@@ -1,4 +1,4 @@
-"""What is kept of share partitions, and which records that takes: decided here, written by `coordinator`.
+"""Kept state of share partitions, and the records that keep it: decided here, written by `coordinator`.
 
 A partition's first record is a snapshot. Updates follow, and after some of them a snapshot again, which makes all before it
 redundant: when all snapshots of a log are young enough, its beginning is deleted. Pure, but for the dictionary that a
@@ -133,7 +133,7 @@ def written(
     updates_per_snapshot: int,
     now_ms: int,
 ) -> ShareState | ShareUpdate:
-    """What to write of a change: an update, or a snapshot with it."""
+    """Record of a change: an update, or a snapshot that includes it."""
     state = entry.state
     update = ShareUpdate(
         state.snapshot_epoch,

@@ -1,4 +1,4 @@
-"""What the requests about a share group's state have in common: topics by id, partitions in them, an answer for each."""
+"""Common parts of the requests about a share group's state: topics by id, their partitions, an answer for each."""
 
 from __future__ import annotations
 

@@ -47,13 +47,13 @@ IDS_PER_EXPIRY_SLICE = 1000
 
 
 class TransactionFilter(NamedTuple):
-    """What ListTransactions asks for; what is empty, negative or None lets everything through."""
+    """Filter of ListTransactions. Fields that are empty, negative or None let everything through."""
 
     states: Collection[str] = ()
     producer_ids: Collection[int] = ()
     longer_than_ms: int = -1
     matches: Callable[[str], bool] | None = None
-    """Whether a transactional id is meant."""
+    """Filter of transactional ids."""
 
 
 class TransactionCoordinator:
@@ -116,7 +116,7 @@ class TransactionCoordinator:
     # -- life
 
     async def start(self, patience_s: float = START_PATIENCE_S) -> None:
-        """As `CoordinatorRuntime.start`."""
+        """Load the transactions' log. Arguments and errors as `CoordinatorRuntime.start`."""
         await self._runtime.start(self.load(), patience_s)
 
     async def load(self) -> None:
@@ -148,7 +148,7 @@ class TransactionCoordinator:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a `__transaction_state`."""
+        """True once `__transaction_state` exists."""
         return self._runtime.is_open
 
     @property

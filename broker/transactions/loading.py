@@ -22,7 +22,7 @@ RECORDS_PER_TURN = 64
 
 @dataclass(slots=True)
 class LoadedTransactions:
-    """What the log said. `skipped` counts records of kinds that are not known, `broken` those that cannot be read."""
+    """Transactions of one loaded partition. `skipped`: number of records of unknown kinds, `broken`: of unreadable ones."""
 
     by_id: dict[str, TransactionMetadata] = field(default_factory=dict)
     skipped: int = 0

@@ -31,7 +31,7 @@ class TransactionEntry:
 
 
 class TransactionShard:
-    """One partition. `ongoing` are the ids with a transaction that nobody has ended yet."""
+    """Transactional ids of one partition. `ongoing`: ids with a transaction that is neither committed nor aborted yet."""
 
     __slots__ = ("entries", "index", "loaded", "ongoing")
 
@@ -42,7 +42,7 @@ class TransactionShard:
         self.ongoing: set[str] = set()
 
     def put(self, entry: TransactionEntry) -> None:
-        """What the entry says is known here."""
+        """Store the entry under its id."""
         transactional_id = entry.metadata.transactional_id
         self.entries[transactional_id] = entry
         if entry.metadata.state is TransactionState.ONGOING:
@@ -52,7 +52,7 @@ class TransactionShard:
 
 
 class TransactionLog:
-    """What may be read and written of transactional ids, through their coordinator's runtime."""
+    """Reads and writes of transactional ids, through their coordinator's runtime."""
 
     __slots__ = ("_features", "_runtime")
 
@@ -68,7 +68,7 @@ class TransactionLog:
         return self._runtime.find(transactional_id, invalid)
 
     def find(self, transactional_id: str) -> TransactionEntry:
-        """As `shard_of`; INVALID_PRODUCER_ID_MAPPING when there is no such id."""
+        """Entry of an id; raises as `shard_of`, and INVALID_PRODUCER_ID_MAPPING for an unknown id."""
         entry = self.shard_of(transactional_id).entries.get(transactional_id)
         if entry is None:
             raise ProtocolError(

@@ -47,7 +47,7 @@ _OVER = (
 
 
 class Marker(Protocol):
-    """What `Completions` needs of `MarkerWriter`."""
+    """Interface of `MarkerWriter` for `Completions`."""
 
     def write(
         self, partition: TopicPartition, producer: Producer, marker: TransactionMarker, version: int
@@ -55,7 +55,9 @@ class Marker(Protocol):
 
 
 class CommittedOffsets(Protocol):
-    """What `MarkerWriter` tells the group coordinator: an offset that was committed in a transaction counts with its marker."""
+    """Interface of the group coordinator for `MarkerWriter`: an offset that was committed in a transaction counts with its
+    marker.
+    """
 
     def check_loaded(self, index: int) -> None:
         """Raises ProtocolError, COORDINATOR_LOAD_IN_PROGRESS, while that partition is read back: a marker would be missed."""
@@ -67,7 +69,7 @@ class CommittedOffsets(Protocol):
 
 
 class MarkerWriter:
-    """Loop thread."""
+    """Writes the markers of ended transactions into their partitions. Loop thread."""
 
     __slots__ = ("_groups", "_loop", "_partitions", "_time")
 
@@ -190,7 +192,7 @@ class Completions:
 
 
 class _Completion:
-    """One transaction's."""
+    """Completion of one transaction: its markers, then its last record."""
 
     __slots__ = ("_again", "_delay_ms", "_left", "_owner", "_waiting", "entry")
 

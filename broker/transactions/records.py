@@ -60,7 +60,7 @@ def read_transaction_key(key: bytes) -> str | None:
 
 
 def read_transaction_value(transactional_id: str, value: bytes) -> TransactionMetadata:
-    """TransactionRecordError."""
+    """Decode a transactional id's value. TransactionRecordError."""
     try:
         read, _ = decode_with_version(TransactionLogValue, value)
         state = TransactionState(read.transaction_status)  # type: ignore[call-arg]

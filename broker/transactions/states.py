@@ -40,7 +40,7 @@ VERSION_2 = 2
 
 
 class TransactionState(IntEnum):
-    """As `__transaction_state` has it; `label` is what clients are shown."""
+    """State of a transactional id, with its number in `__transaction_state`; `label` is the name for clients."""
 
     label: str
 
@@ -78,7 +78,7 @@ NEXT: dict[TransactionState, frozenset[TransactionState]] = {
 
 
 class Step(Enum):
-    """What an EndTxn comes to. What is decided and not all written is not among them: that has to be waited for."""
+    """Outcome of an EndTxn. A transaction whose end is decided but not written everywhere has none: the request waits for it."""
 
     PREPARE = "the outcome is decided now"
     ABORT_NOTHING = "version 2: a transaction without partitions is aborted, for the sake of the next epoch"
@@ -109,7 +109,7 @@ _END_2: dict[tuple[TransactionState, bool, bool], Step] = {
 
 
 class Producer(NamedTuple):
-    """Who a request says that it is."""
+    """Producer id and epoch of a request."""
 
     producer_id: int
     producer_epoch: int
@@ -155,7 +155,7 @@ class TransactionMetadata:
         return self.state in _IDLE and self.last_update_ms <= now_ms - expiration_ms
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Its time is over: the coordinator is to abort it."""
+        """True if the transaction has timed out: the coordinator has to abort it."""
         return self.overdue_ms is not None and self.overdue_ms <= now_ms
 
     @property
@@ -165,7 +165,7 @@ class TransactionMetadata:
 
 
 Outcome = TransactionMetadata | ErrorCode
-"""What is to be written, or the answer; NONE: all is as it was asked for."""
+"""Metadata to write, or the error code to answer; NONE: nothing has to change."""
 
 
 def created(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:
@@ -185,7 +185,7 @@ def _moved(
 
 
 def may_need_new_id(metadata: TransactionMetadata) -> bool:
-    """Whether `init_producer_id` could use a producer id that nobody had."""
+    """True if `init_producer_id` may need a new producer id."""
     return metadata.producer_epoch >= LAST_EPOCH
 
 
@@ -295,7 +295,7 @@ def add_partitions(
 
 
 def verify(metadata: TransactionMetadata, producer: Producer, partition: TopicPartition) -> ErrorCode:
-    """Whether the transaction under way is to write there. Nothing moves here, so that who asks is looked at first."""
+    """Check that the ongoing transaction includes the partition. The state does not change, so the producer is checked first."""
     refusal = _refusal(metadata, producer)
     if refusal is not ErrorCode.NONE:
         return refusal
@@ -360,7 +360,7 @@ def end(
 
 
 def completed(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """All markers are written."""
+    """The metadata after all markers are written."""
     changes: dict[str, object] = {"partitions": frozenset[TopicPartition](), "next_producer_id": NO_PRODUCER_ID}
     if metadata.next_producer_id != NO_PRODUCER_ID:
         changes["producer_id"] = metadata.next_producer_id
@@ -369,7 +369,7 @@ def completed(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata
 
 
 def next_producer(metadata: TransactionMetadata) -> Producer:
-    """What the producer goes on with after an EndTxn of version 2."""
+    """Producer id and epoch for the client's next transaction, after an EndTxn of version 2."""
     if metadata.next_producer_id != NO_PRODUCER_ID:
         return Producer(metadata.next_producer_id, 0)
     return Producer(metadata.producer_id, metadata.producer_epoch)
