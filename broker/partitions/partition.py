@@ -168,8 +168,7 @@ class Partition:
     def _check_in_thread(
         self, buffer: bytearray, start: int, end: int, budget: LoopBudget
     ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
-        if end - start > self.log.config.max_message_bytes:
-            return self._write(self.log.append_as_leader, buffer, start, end)  # it refuses the batch by its size alone
+        self.log.check_size(end - start)
         return self._hand_over(self._conversions.append_compressed, buffer, start, end, budget)
 
     def _hand_over(

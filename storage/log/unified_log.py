@@ -122,6 +122,7 @@ class UnifiedLog:
         "_producers",
         "_require_keys",
         "_rolled",
+        "_rules_config",
         "_scheduler",
         "_segments",
         "_space",
@@ -317,6 +318,8 @@ class UnifiedLog:
         target = TargetFormat.of(config)
         self._target = None if target.is_as_it_came else target
         self.converts_batches = target.magic < MAGIC_V2
+        # Last: `prepare` and `check_batch`, in other threads, read it before the rules, so it is never newer than they are.
+        self._rules_config = config
         self.local.forget_roll_limits()
 
     # --- append: loop thread ---
@@ -340,10 +343,8 @@ class UnifiedLog:
         """
         with self._lock:
             size = end - start
-            if size > self._max_message_bytes and size > MARKER_BATCH_SIZE:
-                raise RecordTooLargeError(
-                    f"{self.name}: a batch of {size} bytes, max.message.bytes is {self._max_message_bytes}"
-                )
+            if size > self._max_message_bytes:
+                self.check_size(size)
             if size > self._space.left:
                 self._space.check(size, is_client=origin is _CLIENT)
             now = self._time.milliseconds()
@@ -373,6 +374,13 @@ class UnifiedLog:
                     start, end = 0, len(buffer)
                     batch = read_header(buffer, 0, end)
             return self._append_validated(buffer, start, end, batch, origin, now, append_time, size)
+
+    def check_size(self, size: int) -> None:
+        """Refuse a batch of so many bytes if its size alone is too much: RecordTooLargeError. Any thread."""
+        if size > self._max_message_bytes and size > MARKER_BATCH_SIZE:
+            raise RecordTooLargeError(
+                f"{self.name}: a batch of {size} bytes, max.message.bytes is {self._max_message_bytes}"
+            )
 
     def append_message_set(self, buffer: Buffer, start: int, end: int) -> LogAppendInfo:
         """Append the messages of format 0 or 1 in buffer[start:end], as produce requests before version 3 bring them:
@@ -527,7 +535,7 @@ class UnifiedLog:
         """Convert a message set, or a batch that is not in the topic's format, to records that `append_prepared` can append.
         Any thread; takes long. The buffer stays as it is. Raises as `append_message_set`.
         """
-        config = self.local.directory.config
+        config = self._rules_config  # first: see `_configure`
         now = self._time.milliseconds()
         append_time = now if self._append_time else NO_TIMESTAMP
         return PreparedRecords(self._made_ready(buffer, start, end, now, append_time), config, append_time, end - start)
@@ -537,7 +545,7 @@ class UnifiedLog:
         kind that can't be moved (see `validator.moved`), so that it has to be prepared anew. Loop thread.
         """
         with self._lock:
-            if prepared.config is not self.local.directory.config:
+            if prepared.config is not self._rules_config:
                 return None
             if prepared.size > self._space.left:
                 self._space.check(prepared.size, is_client=True)
@@ -551,7 +559,7 @@ class UnifiedLog:
         """All checks of the client's batch of format 2 in buffer[start:end] but for its producer's, and the topic's codec, for
         a topic that keeps that format. Any thread; may take long. The buffer stays as it is. Raises as `append_as_leader`.
         """
-        config = self.local.directory.config
+        config = self._rules_config  # first: see `_configure`
         now = self._time.milliseconds()
         append_time = now if self._append_time else NO_TIMESTAMP
         return checked_batch(buffer, start, end, config, self._target, self._rules(now, append_time))
@@ -561,7 +569,7 @@ class UnifiedLog:
         changed, so that it has to be checked anew. Loop thread. Raises as `append_as_leader`.
         """
         with self._lock:
-            if checked.config is not self.local.directory.config:
+            if checked.config is not self._rules_config:
                 return None
             if checked.size > self._space.left:
                 self._space.check(checked.size, is_client=True)

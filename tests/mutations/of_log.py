@@ -17,8 +17,8 @@ MUTATIONS = [
     Mutation(
         "log/largest-batch",
         "storage/log/unified_log.py",
-        "            if size > self._max_message_bytes and size",
-        "            if size >= self._max_message_bytes and size",
+        "            if size > self._max_message_bytes:\n                self.check_size(size)\n",
+        "            if size >= self._max_message_bytes:\n                self.check_size(size + 1)\n",
         "A batch of exactly max.message.bytes is refused.",
         (f"{UNIFIED_LOG}::test_a_batch_of_exactly_max_message_bytes_is_taken_and_one_more_byte_is_not",),
     ),

@@ -8,14 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.logs import World, batch, read_records, values_of
+from support.logs import SMALL_INDEX, World, batch, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.format_conversion import QUICK_BYTES, Conversions
 from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
+from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.exceptions import RecordTooLargeError
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.values import LogAppendInfo
@@ -113,6 +115,21 @@ async def test_what_is_quick_is_appended_on_the_loop(machine: World) -> None:
 async def test_what_takes_long_goes_to_the_conversions_thread(machine: World) -> None:
     assert Rig(machine).append(0, COMPRESSED, LoopBudget("", 0)) == "check", "the request has had its time"
     assert Rig(machine).append(0, LARGE_SET, LoopBudget("", FRESH), is_set=True) == "convert"
+
+
+async def test_what_the_new_limit_refuses_is_not_decompressed_on_the_loop_while_the_old_one_holds(
+    machine: World,
+) -> None:
+    """A lowered max.message.bytes waits for an append that hangs in its disk: until then the log takes larger ones."""
+    rig, budget = Rig(machine), LoopBudget("", 0)
+    log = rig.partitions[0].log
+    with log.local.lock:
+        log.update_config(LogConfig(max_message_bytes=len(COMPRESSED) - 1, segment_index_bytes=SMALL_INDEX))
+    assert rig.append(0, COMPRESSED, budget) == "check"
+    machine.time.advance(0)
+    with pytest.raises(RecordTooLargeError):
+        rig.append(0, COMPRESSED, budget)
+    assert log.size == 0
 
 
 async def test_only_so_many_bytes_of_a_request_are_converted_on_the_loop(machine: World) -> None:

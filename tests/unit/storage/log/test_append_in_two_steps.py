@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.logs import World, append, batch, read_records, values_of
+from support.logs import SMALL_INDEX, World, append, batch, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.attributes import Compression
-from tidelog.protocol.records.exceptions import CorruptRecordError, FormatLacksFeatureError
+from tidelog.protocol.records.exceptions import CorruptRecordError, FormatLacksFeatureError, RecordTooLargeError
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.log.unified_log import UnifiedLog
@@ -78,6 +78,32 @@ def test_settings_that_have_changed_are_heeded(world: World) -> None:
     log.update_config(LogConfig(message_format_version="0.10.2", segment_index_bytes=4096))
     assert log.append_prepared(prepared) is None
     assert log.size == 0
+
+
+@pytest.mark.parametrize("way", ["prepare", "check"])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_what_was_made_ready_while_changed_settings_waited_for_a_slow_append_is_made_ready_anew(
+    world: World, way: str, compression: str
+) -> None:
+    """It was by the rules before: a batch above the new max.message.bytes would get into the log, however late it comes."""
+    log = world.log()
+    data = message_set("a" * 200) if way == "prepare" else bytes(batch("a" * 200))
+    with log.local.lock:  # an append that hangs in its disk
+        log.update_config(
+            LogConfig(max_message_bytes=100, compression_type=compression, segment_index_bytes=SMALL_INDEX)
+        )
+        if way == "prepare":
+            prepared = log.prepare(data, 0, len(data))
+        else:
+            checked = log.check_batch(data, 0, len(data))
+    world.time.advance(0)
+    with pytest.raises(RecordTooLargeError):
+        append(log, "a" * 200)
+    info = log.append_prepared(prepared) if way == "prepare" else log.append_checked(checked)
+    assert info is None
+    assert log.size == 0
+    with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes is 100"):
+        _ = log.prepare(data, 0, len(data)) if way == "prepare" else log.check_batch(data, 0, len(data))
 
 
 def test_a_batch_for_a_topic_of_an_older_format(world: World) -> None:
