@@ -18,7 +18,7 @@ from ...protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ..groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from ..groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
 from ..groups.store.group import GroupType
 from ..metadata.features import GROUP_VERSION
 from ..requests.access import requires_field, requires_request, shows

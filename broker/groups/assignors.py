@@ -1,31 +1,8 @@
-"""Input and output of assignors, the same values for all types of groups. An assignor is a function.
+"""Server-side assignors (KIP-848): which member of a group gets which partitions. Pure functions of values.
 
-It must give each partition of each topic that anybody reads to exactly one member that reads it; how evenly, and how close
-to what was, is its own matter. Topics are known by id; there is one node, so racks do not count.
-
-The assignor `uniform`: as even as it can be, and among the even ones close to what was.
-
-Where all members read the same topics, two members' shares differ by one partition at most, and no assignment that is as even
-moves fewer partitions: members that have most may keep one more, and of what is left over each that lacks some gets its share
-in turn, so that a topic's partitions are spread.
-
-Where they do not, partitions stay where they are, the free ones go to who has least among those who may read them, and then
-single partitions move from who has two more to who has fewer, topic by topic, until there is no such move. Each move makes
-the sum of squares of the shares smaller, so that comes to an end; `MAX_ROUNDS` bounds it for very large groups.
-
-The assignor `range`: of each topic, each member gets a run of partitions that lie together.
-
-Members stand in the same order for every topic, static ones first by instance id, then the others by member id: so topics
-with equal partition counts and readers are split at the same places, and records with the same key in two of them are with
-one member (co-partitioning). A static member keeps its place over restarts. Members in front get one partition more where
-it does not come out even; that stacks up over many topics, which is why `uniform` is the default.
-
-The assignor of share groups, `simple` as in Kafka: each partition is read by somebody, and everybody reads something.
-
-Members of a share group may read the same partition. So where there are more members than partitions, a partition has
-several; where there are fewer, a member has several. Members that read the same topics divide all partitions among them;
-where their topics differ, each topic is divided on its own. What a member has it keeps, as far as that leaves others enough.
-Pure.
+`GroupSpec` goes in, whatever the type of group. An assignor must give each partition of each topic that anybody reads to exactly
+one member that reads it; how evenly, and how close to what was, is its own matter (`assign_simple`, for share groups, is another
+kind). Topics are known by id; there is one node, so racks do not count.
 """
 
 from __future__ import annotations
@@ -64,7 +41,16 @@ _Owned = dict[str, dict[bytes, set[int]]]
 
 
 def assign_uniform(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
-    """Assign partitions evenly and move as few as possible. Arguments and result as `spec.Assignor`."""
+    """The assignor `uniform`: as even as it can be, and among the even ones close to what was.
+
+    Where all members read the same topics, two members' shares differ by one partition at most, and no assignment that is as even
+    moves fewer partitions: members that have most may keep one more, and of what is left over each that lacks some gets its share
+    in turn, so that a topic's partitions are spread.
+
+    Where they do not, partitions stay where they are, the free ones go to who has least among those who may read them, and then
+    single partitions move from who has two more to who has fewer, topic by topic, until there is no such move. Each move makes
+    the sum of squares of the shares smaller, so that comes to an end; `MAX_ROUNDS` bounds it for very large groups.
+    """
     owned, free = _kept(spec)
     if len({member.topics for member in spec.members.values()}) <= 1:
         _share_evenly(spec, owned, free)
@@ -190,7 +176,13 @@ def _level(topic: bytes, readers: list[str], owned: _Owned, sizes: dict[str, int
 
 
 def assign_range(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
-    """Assign each topic's partitions in ranges. Arguments and result as `spec.Assignor`."""
+    """The assignor `range`: of each topic, each member gets a run of partitions that lie together.
+
+    Members stand in the same order for every topic, static ones first by instance id, then the others by member id: so topics
+    with equal partition counts and readers are split at the same places, and records with the same key in two of them are with
+    one member (co-partitioning). A static member keeps its place over restarts. Members in front get one partition more where
+    it does not come out even; that stacks up over many topics, which is why `uniform` is the default.
+    """
     order = sorted(
         spec.members, key=lambda name: (spec.members[name].instance_id is None, spec.members[name].instance_id or name)
     )
@@ -216,7 +208,13 @@ _Place = tuple[bytes, int]
 def assign_simple(
     subscriptions: Mapping[str, frozenset[bytes]], partitions: Partitions, current: Mapping[str, Partitions]
 ) -> dict[str, dict[bytes, frozenset[int]]]:
-    """Return the topic partitions that each member is to read. `subscriptions`: member → topic ids; `partitions`: those that can
+    """The assignor of share groups, `simple` as in Kafka: each partition is read by somebody, and everybody reads something.
+
+    Members of a share group may read the same partition. So where there are more members than partitions, a partition has
+    several; where there are fewer, a member has several. Members that read the same topics divide all partitions among them;
+    where their topics differ, each topic is divided on its own. What a member has it keeps, as far as that leaves others enough.
+
+    `subscriptions`: member → topic ids; `partitions`: those that can
     be read.
     """
     members = sorted(subscriptions)

@@ -122,8 +122,7 @@ class GroupCoordinator:
         """The coordinator of a whole broker. Offsets of topics that are deleted are forgotten."""
 
         def environment() -> Environment:
-            from .heartbeat.machine import Environment, random_id
-            from .heartbeat.settings import GroupSettings
+            from .heartbeat.machine import Environment, GroupSettings, random_id
             from .heartbeat.topic_image import RegistryImage
 
             settings = GroupSettings(lambda: parts.config, lambda group_id: resources.own(GROUP, group_id))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..groups.heartbeat.group import LEAVING_EPOCH
-from ..groups.heartbeat.outcome import Outcome
+from ..groups.heartbeat.machine import Outcome
 from ..groups.share.group import ShareGroup, StatePartitions
 from ..groups.share.machine import Machine, ShareHeartbeat, ShareHeartbeatResult, share_group
 from ..groups.store.group import Group, GroupType

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..groups.heartbeat.settings import GroupSettings
+from ..groups.heartbeat.machine import GroupSettings
 from ..metadata.store import GROUP
 from .partition import ShareLimits
 

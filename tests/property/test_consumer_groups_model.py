@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.groups import Groups
 from support.heartbeat_groups import Image, make_environment, state_of
-from tidelog.broker.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from tidelog.broker.groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
 from tidelog.broker.groups.heartbeat.registry import replay_bytes
 from tidelog.broker.groups.store.group import GroupType
 from tidelog.protocol.errors import ErrorCode, ProtocolError

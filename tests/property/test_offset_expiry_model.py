@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from support.groups import Groups, Member, subscription
 from support.heartbeat_groups import Image, make_environment
 from tidelog.broker.groups.classic.events import GroupProtocol, LeavingMember
-from tidelog.broker.groups.consumer.requests import HeartbeatRequest
+from tidelog.broker.groups.consumer.heartbeat import HeartbeatRequest
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
 from tidelog.broker.groups.store.group import GroupType
 from tidelog.broker.groups.store.records import read_offset_value

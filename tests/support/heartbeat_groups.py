@@ -12,9 +12,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, cast
 
 from support.groups import Groups
-from tidelog.broker.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from tidelog.broker.groups.heartbeat.machine import Environment
-from tidelog.broker.groups.heartbeat.settings import GroupSettings
+from tidelog.broker.groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
+from tidelog.broker.groups.heartbeat.machine import Environment, GroupSettings
 from tidelog.broker.groups.heartbeat.topic_image import ImageTopic
 from tidelog.broker.groups.store.group import GroupType
 from tidelog.config.broker_config import BrokerConfig

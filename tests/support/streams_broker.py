@@ -12,8 +12,7 @@ from support.groups import Groups
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.streams_group_describe import streams_group_describe
 from tidelog.broker.apis.streams_group_heartbeat import streams_group_heartbeat
-from tidelog.broker.groups.heartbeat.machine import Environment, random_id
-from tidelog.broker.groups.heartbeat.settings import GroupSettings
+from tidelog.broker.groups.heartbeat.machine import Environment, GroupSettings, random_id
 from tidelog.broker.groups.heartbeat.topic_image import RegistryImage
 from tidelog.protocol.messages import streams_group_heartbeat as wire
 from tidelog.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse

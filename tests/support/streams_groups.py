@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.heartbeat_groups import Image, make_environment
-from tidelog.broker.groups.heartbeat.outcome import Delay, DelayCleared, DelaySet, MemberGone, Outcome
+from tidelog.broker.groups.heartbeat.machine import Delay, DelayCleared, DelaySet, MemberGone, Outcome
 from tidelog.broker.groups.heartbeat.registry import encoded, replay, replay_bytes
 from tidelog.broker.groups.store.group import Group
 from tidelog.broker.groups.streams.group import StreamsGroup

@@ -23,8 +23,7 @@ from ..classic.events import (
 )
 from ..classic.metadata import CONSUMER_PROTOCOL_TYPE
 from ..heartbeat.group import MemberState
-from ..heartbeat.machine import Environment
-from ..heartbeat.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..heartbeat.machine import Delay, DelayCleared, DelaySet, Effect, Environment, GroupRecord, MemberGone, Outcome
 from ..store.timers import DelayKind
 from .classic_protocol import assignment_bytes, by_id, named, read_subscription, version_of
 from .draft import Draft

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from ..assignors import Assignor, GroupSpec, MemberSpec, Partitions, assign_range, assign_uniform
 from ..heartbeat import regex_subscription as expressions
 from ..heartbeat.group import MemberState, counted, metadata_hash
-from ..heartbeat.machine import Environment
-from ..heartbeat.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, Outcome, Work
+from ..heartbeat.machine import Delay, DelayCleared, DelaySet, Effect, Environment, GroupRecord, Outcome, Work
 from ..heartbeat.regex_subscription import ResolvedExpression
 from ..heartbeat.topic_image import TopicImage
 from ..store.group import Group

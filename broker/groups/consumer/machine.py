@@ -1,6 +1,6 @@
 """Consumer groups of KIP-848: the entry point of the type (see `../heartbeat/registry.py`).
 
-ConsumerGroupHeartbeat ─► heartbeat ─────────┐             ┌─► assignors/range, assignors/uniform
+ConsumerGroupHeartbeat ─► heartbeat ─────────┐             ┌─► assignors
 JoinGroup … of a member ► classic_members ───┴─► draft ────┼─► reconciliation
 sessions, time-outs ────► migration.removed                └─► regular expressions, matched by the pool
 from and to classic ────► migration
@@ -16,17 +16,15 @@ from ....protocol.errors import ErrorCode, ProtocolError
 from ..classic.events import JoinRequest, JoinResult, LeavingMember, LeftMember, SyncRequest, SyncResult
 from ..classic.metadata import GroupMetadata
 from ..heartbeat.group import JOINING_EPOCH, MemberState
-from ..heartbeat.machine import Environment
-from ..heartbeat.outcome import Delay, DelaySet, Effect, Outcome
+from ..heartbeat.machine import Delay, DelaySet, Effect, Environment, Outcome
 from ..store.group import Claim, Group, GroupType, claim
 from ..store.timers import DelayKind
 from . import classic_members
 from . import heartbeat as consumer_heartbeat
 from . import records as consumer_records
 from .group import ConsumerGroup, ConsumerMember
-from .heartbeat import SESSION_TIMEOUT
+from .heartbeat import SESSION_TIMEOUT, HeartbeatRequest, HeartbeatResult, check
 from .migration import upgraded, without
-from .requests import HeartbeatRequest, HeartbeatResult, check
 
 log = logging.getLogger(__name__)
 

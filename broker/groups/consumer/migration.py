@@ -18,8 +18,7 @@ from ..assignors import Partitions
 from ..classic.metadata import CONSUMER_PROTOCOL_TYPE, STABLE, GroupMetadata, Member
 from ..classic.records import group_value
 from ..heartbeat.group import counted, metadata_hash
-from ..heartbeat.machine import Environment
-from ..heartbeat.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..heartbeat.machine import Delay, DelaySet, Effect, Environment, GroupRecord, MemberGone, Outcome
 from ..heartbeat.registry import Groups, replay
 from ..heartbeat.topic_image import TopicImage
 from ..store.records import group_key

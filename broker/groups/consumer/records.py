@@ -1,6 +1,6 @@
 """The records of consumer groups: how each is made of the state, and what each does to it.
 
-By the version of their keys (`../heartbeat/replay.py` has what is the same for all):
+By the version of their keys (`../heartbeat/group.py` has what is the same for all):
 
     3   group epoch, metadata hash          6   assignment epoch, time        8   one member: epoch, state, what it owns
     5   one member: what it told            7   one member: its target        16  one expression: its topics
@@ -34,11 +34,18 @@ from ....protocol.messages.consumer_group_records import (
 )
 from ..assignors import Partitions
 from ..classic.events import GroupProtocol
-from ..heartbeat.group import LEAVING_EPOCH, MemberState
-from ..heartbeat.outcome import GroupRecord
+from ..heartbeat.group import (
+    LEAVING_EPOCH,
+    GroupReplay,
+    MemberState,
+    forget_member,
+    forget_target,
+    forget_target_epoch,
+    put_target_epoch,
+)
+from ..heartbeat.machine import GroupRecord
 from ..heartbeat.regex_subscription import ResolvedExpression
 from ..heartbeat.registry import RecordKind
-from ..heartbeat.replay import GroupReplay, forget_member, forget_target, forget_target_epoch, put_target_epoch
 from .group import ClassicMember, ConsumerGroup, ConsumerMember, Owned
 
 # -- made of the state

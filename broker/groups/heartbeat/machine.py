@@ -1,18 +1,129 @@
-"""Interface of a type of heartbeat group for `runtime.HeartbeatGroups`, and the environment that it may read while it decides."""
+"""Interface of a type of heartbeat group for `runtime.HeartbeatGroups`, and the environment that it may read while it decides.
+
+Outcomes of machines: frozen values that `runtime.HeartbeatGroups` carries out.
+
+In this order: the records are written as one batch (if that fails, the request fails and nothing has happened), then replayed
+into the groups, then delays are set, then the answer goes out when the write is durable.
+
+Effective settings of one group: its own (IncrementalAlterConfigs on a GROUP resource), else the broker's.
+
+A group's own value was checked when it was set; where the broker's limits have been narrowed since, it is moved into them, as
+Kafka 4.3 does. Loop thread.
+"""
 
 from __future__ import annotations
 
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from .outcome import Delay, Effect, Outcome
+from ....config.group_limits import LIMITED, int_value
+from ....protocol.schema import Message
+from ...coordinator.internal_topic import CoordinatorRecord
+from ..store.group import Group
+from ..store.timers import DelayKind
 
 if TYPE_CHECKING:
-    from .settings import GroupSettings
+    from ....config.broker_config import BrokerConfig
     from .topic_image import TopicImage
+
+T = TypeVar("T")
+
+
+class GroupRecord(NamedTuple):
+    """One record of a heartbeat group. A null value is a tombstone."""
+
+    key: Message
+    value: Message | None
+
+
+class Delay(NamedTuple):
+    """Key of a delay: its kind and its member. `epoch`: the member's when the delay was set, for kinds that compare it."""
+
+    kind: DelayKind
+    member_id: str = ""
+    epoch: int = 0
+
+
+class DelaySet(NamedTuple):
+    """Call the machine's `delay_passed` after `delay_ms`. An earlier delay of the kind is forgotten, or stays if `absent`
+    says that only the first counts."""
+
+    delay: Delay
+    delay_ms: int
+    absent: bool = False
+
+
+class DelayCleared(NamedTuple):
+    """Nobody waits for it any more; its epoch does not matter."""
+
+    delay: Delay
+
+
+class MemberGone(NamedTuple):
+    """All delays of the member are forgotten."""
+
+    member_id: str
+
+
+Effect = DelaySet | DelayCleared | MemberGone
+
+
+class Work(NamedTuple):
+    """Something that takes long: `run` in a pool thread, then `then(group, result, now)` on the loop thread gives the outcome.
+
+    One piece of work a group is under way at a time; what comes meanwhile is left out, and later heartbeats ask again."""
+
+    run: Callable[[], Any]
+    then: Callable[[Any, Any, int], Outcome[None] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """`answer` if all goes well; `records` in the order in which they are replayed."""
+
+    answer: T
+    records: Sequence[GroupRecord | CoordinatorRecord] = ()
+    effects: Sequence[Effect] = ()
+    replaced: Group | None = None
+    """A group of another type that has the id until now: its tombstones are written first."""
+    successor: Group | None = None
+    """A group that takes the id after the records: written by them, but of another type, so not replayed."""
+    rebalance_successor: str | None = None
+    """Why the successor's members have to join it at once; None: they go on with what they have."""
+    work: Work | None = None
+    rebalanced: bool = False
+    """The group epoch rose: counted by metrics."""
+    note: Callable[[Group | None], None] | None = None
+    """Called with the group as it is after the records: puts down what a group knows until the daemon stops, in no record."""
+
+
+class GroupSettings:
+    """`config` gives the broker's settings as they are now, `own` those that a group was given, as text."""
+
+    __slots__ = ("_config", "_own")
+
+    def __init__(self, config: Callable[[], BrokerConfig], own: Callable[[str], Mapping[str, str]]) -> None:
+        self._config = config
+        self._own = own
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._config()
+
+    def int_of(self, group_id: str, name: str) -> int:
+        """`name` is the group's: `consumer.session.timeout.ms`, whose broker setting is `group.consumer.session.timeout.ms`
+        and has `group.consumer.min.…` and `group.consumer.max.…` for limits. KeyError where the broker has none."""
+        config, names = self._config(), LIMITED[name]
+        own = self._own(group_id).get(name)
+        if own is None:
+            return int_value(config, names.broker)
+        low, high = names.bounds(config)
+        value = int(own)
+        value = value if low is None else max(value, low)
+        return value if high is None else min(value, high)
 
 
 def random_id() -> str:

@@ -17,7 +17,7 @@ from ....protocol.schema import Message, decode_with_version, encode_with_versio
 from ...coordinator.internal_topic import CoordinatorRecord
 from ..store.group import Group, GroupType
 from ..store.records import OffsetsRecordError
-from .outcome import GroupRecord
+from .machine import GroupRecord
 
 if TYPE_CHECKING:
     from .machine import Machine

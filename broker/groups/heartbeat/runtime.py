@@ -21,7 +21,7 @@ from ...coordinator.runtime import RunBlocking, Unsynced, when_durable
 from ..store.group import Group, GroupType
 from ..store.timers import DelayKind, GroupTimers
 from .group import HeartbeatGroup
-from .outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome, Work
+from .machine import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome, Work
 from .registry import TYPES, encoded, machine_class, replay
 
 if TYPE_CHECKING:

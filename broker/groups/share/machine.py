@@ -15,11 +15,10 @@ from typing import NamedTuple, TypeVar
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..assignors import Partitions, assign_simple
 from ..heartbeat.group import JOINING_EPOCH, counted, metadata_hash
-from ..heartbeat.machine import Environment
-from ..heartbeat.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..heartbeat.machine import Delay, DelaySet, Effect, Environment, GroupRecord, MemberGone, Outcome
 from ..store.group import Claim, Group, GroupType, claim
 from ..store.timers import DelayKind
-from . import member_records as share_records
+from . import group as share_records
 from .group import ShareGroup, ShareMember, StatePartitions
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
 """Streams groups (KIP-1071): Kafka Streams' tasks, assigned by the broker.
 
-Start reading at `machine.py`, then `heartbeat.py`; `topology.py` is what an application says of itself.
+Start reading at `machine.py`; `topology.py` is what an application says of itself.
 """

@@ -1,6 +1,6 @@
 """The records of streams groups: how each is made of the state, and what each does to it.
 
-By the version of their keys (`../heartbeat/replay.py` has what is the same for all):
+By the version of their keys (`../heartbeat/group.py` has what is the same for all):
 
     17  group epoch, metadata hash, validated topology    20  assignment epoch, time     22  one member: epoch, state, tasks
     19  one member: what it told                          21  one member: its target     23  the topology
@@ -34,10 +34,17 @@ from ....protocol.messages.streams_group_records import (
     TopologySubtopology,
     TopologyTopic,
 )
-from ..heartbeat.group import LEAVING_EPOCH, MemberState
-from ..heartbeat.outcome import GroupRecord
+from ..heartbeat.group import (
+    LEAVING_EPOCH,
+    GroupReplay,
+    MemberState,
+    forget_member,
+    forget_target,
+    forget_target_epoch,
+    put_target_epoch,
+)
+from ..heartbeat.machine import GroupRecord
 from ..heartbeat.registry import RecordKind
-from ..heartbeat.replay import GroupReplay, forget_member, forget_target, forget_target_epoch, put_target_epoch
 from .group import StreamsEndpoint, StreamsGroup, StreamsMember
 from .tasks import OWNS_NOTHING, OwnedTasks, TaskEpochs, Tasks, TaskSet, task_set
 from .topology import CopartitionGroup, InternalTopic, Subtopology, Topology

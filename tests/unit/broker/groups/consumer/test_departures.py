@@ -6,7 +6,7 @@ from support.heartbeat_groups import Image
 from tidelog.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
 from tidelog.broker.groups.consumer.migration import removed
 from tidelog.broker.groups.heartbeat.group import metadata_hash
-from tidelog.broker.groups.heartbeat.outcome import MemberGone
+from tidelog.broker.groups.heartbeat.machine import MemberGone
 from tidelog.broker.groups.heartbeat.regex_subscription import ResolvedExpression
 from tidelog.broker.groups.heartbeat.registry import replay
 

@@ -7,7 +7,7 @@ from tidelog.broker.groups.classic.events import GroupProtocol
 from tidelog.broker.groups.consumer.group import ClassicMember, ConsumerGroup, ConsumerMember
 from tidelog.broker.groups.consumer.machine import Machine
 from tidelog.broker.groups.heartbeat.group import MemberState
-from tidelog.broker.groups.heartbeat.outcome import Delay, DelaySet
+from tidelog.broker.groups.heartbeat.machine import Delay, DelaySet
 from tidelog.broker.groups.store.timers import DelayKind
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.broker.groups.consumer.requests import HeartbeatRequest, check
+from tidelog.broker.groups.consumer.heartbeat import HeartbeatRequest, check
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 JOIN = {"rebalance_timeout_ms": 1, "subscribed_topics": frozenset("t"), "owned": {}}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tidelog.broker.groups.consumer.group import ConsumerGroup
 from tidelog.broker.groups.heartbeat.group import HeartbeatGroup
-from tidelog.broker.groups.heartbeat.outcome import GroupRecord
+from tidelog.broker.groups.heartbeat.machine import GroupRecord
 from tidelog.broker.groups.heartbeat.registry import TYPES, Groups, record_kind, replay
 from tidelog.broker.groups.share.group import ShareGroup
 from tidelog.broker.groups.store.group import GroupType

@@ -8,8 +8,7 @@ from support.heartbeat_groups import Image, make_environment, state_of
 from tidelog.broker.groups.classic.metadata import GroupMetadata
 from tidelog.broker.groups.consumer import records
 from tidelog.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
-from tidelog.broker.groups.heartbeat.machine import random_id
-from tidelog.broker.groups.heartbeat.outcome import Delay, DelayCleared, DelaySet, MemberGone, Outcome
+from tidelog.broker.groups.heartbeat.machine import Delay, DelayCleared, DelaySet, MemberGone, Outcome, random_id
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
 from tidelog.broker.groups.store.group import Committer, GroupType
 from tidelog.broker.groups.store.records import group_key

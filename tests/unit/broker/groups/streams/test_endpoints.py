@@ -3,7 +3,7 @@ from __future__ import annotations
 from support.heartbeat_groups import Image
 from support.streams_groups import TOPOLOGY
 from tidelog.broker.groups.streams.group import StreamsEndpoint, StreamsMember
-from tidelog.broker.groups.streams.heartbeat import endpoints_of
+from tidelog.broker.groups.streams.machine import endpoints_of
 from tidelog.broker.groups.streams.tasks import OwnedTasks
 from tidelog.broker.groups.streams.topology import ConfiguredTopology, Subtopology, Topology, configured
 
