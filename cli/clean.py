@@ -103,7 +103,7 @@ def _sum(ledgers: list[Any]) -> dict[str, Any]:
 
 
 def removed_lines(removed: dict[str, int], size: int) -> list[str]:
-    """One line for each cause."""
+    """Lines about removed records, one for each cause."""
     width = max(len(cause) for cause in removed)
     lines = [f"  {cause.ljust(width)}  {count:>12,}" for cause, count in removed.items()]
     return [*lines, f"  {'records'.ljust(width)}  {sum(removed.values()):>12,}  {size:,} bytes"]

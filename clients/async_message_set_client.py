@@ -142,7 +142,7 @@ class AsyncMessageSetClient:
                 await asyncio.sleep(poll_interval_s)
 
     async def fetch(self, topic: str, partition: int, offset: int, max_size: int = DEFAULT_FETCH_SIZE) -> ReadSet:
-        """One FETCH as it is: no retry, and the offset is taken as it stands."""
+        """Send one FETCH without retries; the offset is used as given."""
         return await self._do(exchange.fetch(topic, partition, offset, max_size))
 
     async def multi_fetch(

@@ -50,7 +50,7 @@ def now_ms() -> int:
 
 
 def session_end_s(lifetime_ms: int, now_s: float) -> float | None:
-    """When to authenticate again: before the broker's time is over. None: never."""
+    """Time of the next authentication, before the session ends at the broker. None: never."""
     return now_s + 0.85 * lifetime_ms / 1000 if lifetime_ms > 0 else None
 
 
@@ -182,7 +182,7 @@ class MessageSetClient:
                 self._sleep(poll_interval_s)
 
     def fetch(self, topic: str, partition: int, offset: int, max_size: int = DEFAULT_FETCH_SIZE) -> ReadSet:
-        """One FETCH as it is: no retry, and the offset is taken as it stands."""
+        """Send one FETCH without retries; the offset is used as given."""
         return self._do(exchange.fetch(topic, partition, offset, max_size))
 
     def multi_fetch(

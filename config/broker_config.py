@@ -28,10 +28,9 @@ from .table.share import SHARE_ORDER
 class BrokerConfig:
     """One attribute for each honoured row of the table, by the row's name with underscores for dots.
 
-    Immutable; any thread reads it. Made by `loader.load_config`; tests say `BrokerConfig(num_partitions=3)`, where
-    what is not named has its default. Five attributes are not what the text says but what it means: the four listener
-    settings are parsed (controllers' listeners left out), and `log_dirs` is `log.dir` where log.dirs is not set.
-    `node_id` is broker.id where only that is set.
+    Immutable; any thread reads it. Made by `loader.load_config`; tests say `BrokerConfig(num_partitions=3)`, where what is not
+    named has its default. Five attributes are derived from the text: the four listener settings are parsed (controllers'
+    listeners left out), and `log_dirs` is `log.dir` where log.dirs is not set. `node_id` is broker.id where only that is set.
     """
 
     # Network
@@ -271,9 +270,9 @@ class BrokerConfig:
     listener_values: Mapping[str, Value]
     """Settings of single listeners, by their whole names; see `of_listener`."""
     given: Mapping[str, str]
-    """What the user set, name → text, honoured settings only. Everything else has its default."""
+    """Settings of the user, name → text, honoured ones only. Everything else has its default."""
     origins: Mapping[str, str]
-    """Where each of those comes from: a file's path, `environment NAME` or `--set`; empty where nothing was loaded."""
+    """Origin of each of these settings: a file's path, `environment NAME` or `--set`; empty where nothing was loaded."""
     notices: tuple[str, ...]
     """Lines to log at the start: settings that were taken and mean nothing here, and why."""
 
@@ -287,7 +286,7 @@ class BrokerConfig:
 
     @property
     def securable_listeners(self) -> tuple[Listener, ...]:
-        """Those that settings of single listeners may name."""
+        """Listeners that may have settings of their own."""
         return securable_listeners(
             self.listeners, self.message_set_listeners, self.http_listener, self.http_authentication
         )

@@ -101,7 +101,7 @@ def rows_of(names: Iterable[str]) -> dict[str, Setting]:
 
 
 def nearest_name(name: str, *, topic: bool) -> str | None:
-    """What the user probably meant: the same setting under its other name, or the most similar one."""
+    """Guess the setting that the user meant: the same one under its other name, or the one with the most similar name."""
     table, other = (TOPIC_SETTINGS, BROKER_SETTINGS) if topic else (BROKER_SETTINGS, TOPIC_SETTINGS)
     if name in other:
         counterpart = (

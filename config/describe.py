@@ -37,7 +37,7 @@ Layers = Sequence[tuple[ConfigSource, Mapping[str, str]]]
 
 
 class ConfigSynonym(NamedTuple):
-    """One place that a value could come from, strongest first."""
+    """One source that a value could come from, strongest first."""
 
     name: str
     value: str | None

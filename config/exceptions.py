@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, for a person to read."""
+"""Error of a configuration, for a person to read."""
 
 from __future__ import annotations
 

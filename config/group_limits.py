@@ -28,7 +28,7 @@ class Limited(NamedTuple):
     highest: str | None
 
     def bounds(self, config: BrokerConfig) -> tuple[int | None, int | None]:
-        """Both limits, inclusive."""
+        """Lowest and highest value, both inclusive."""
         return (
             None if self.lowest is None else int_value(config, self.lowest),
             None if self.highest is None else int_value(config, self.highest),
@@ -52,7 +52,7 @@ LIMITED: Mapping[str, Limited] = {name: _limited(name) for name in GROUP_SETTING
 
 
 def broker_problems(config: BrokerConfig) -> list[str]:
-    """One sentence for each of the broker's own settings of groups that does not fit to another."""
+    """Sentences about the broker's settings of groups that contradict each other."""
     problems = []
     if "classic" not in config.group_coordinator_rebalance_protocols:
         problems.append("group.coordinator.rebalance.protocols lacks classic, which cannot be turned off")
@@ -70,7 +70,7 @@ def broker_problems(config: BrokerConfig) -> list[str]:
 
 
 def group_problems(own: Mapping[str, str], config: BrokerConfig) -> list[str]:
-    """One sentence for each of a group's own settings, valid in themselves, that does not fit to the broker's."""
+    """Sentences about a group's own settings that contradict the broker's; each is valid in itself."""
     problems = []
     for name, names in LIMITED.items():
         if name not in own:

@@ -33,7 +33,7 @@ class Listener(NamedTuple):
 
 
 class ListenerLimits(NamedTuple):
-    """What bounds one listener's connections, beside what bounds all. None: no bound of its own.
+    """Limits of one listener's connections, beside those of all listeners. None: no limit of its own.
 
     Attributes:
         connections: open at once.
@@ -73,7 +73,7 @@ def parse_address_limits(text: str) -> dict[str, int]:
 
 
 def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
-    """One address with a name; `protocols` tells what each name speaks. ValueError says what is wrong."""
+    """Parse an address with a name; `protocols`: the protocol of each name. ValueError says what is wrong."""
     match = _ADDRESS.fullmatch(text)
     if match is None or match["name"] is None:
         raise ValueError(f"{text!r} is not NAME://HOST:PORT")
@@ -84,8 +84,9 @@ def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
 
 
 def parse_address(text: str, name: str, by_tls: str = "") -> Listener:
-    """One HOST:PORT, with or without the scheme `name`, as a listener of that name; with the scheme `by_tls` one that speaks
-    SSL. ValueError says what is wrong."""
+    """Parse HOST:PORT as a listener called `name`; the scheme `name` may stand before it. With the scheme `by_tls` the listener
+    speaks SSL. ValueError says what is wrong.
+    """
     match = _ADDRESS.fullmatch(text)
     scheme = "" if match is None else (match["name"] or name).lower()
     if match is None or scheme not in (name.lower(), by_tls or name.lower()):
@@ -95,7 +96,7 @@ def parse_address(text: str, name: str, by_tls: str = "") -> Listener:
 
 
 def parse_message_set_address(text: str, *, asks: bool) -> Listener:
-    """One of message.set.listeners; its name is its scheme, its protocol what it asks of clients. ValueError."""
+    """Parse an entry of message.set.listeners: its scheme is the listener's name, `asks` decides its protocol. ValueError."""
     in_clear, with_tls = MESSAGE_SET_SCHEMES
     plain = parse_address(text, in_clear, with_tls)
     by_tls = plain.security_protocol == "SSL"

@@ -1,4 +1,4 @@
-"""What the settings of listeners come to, and what in them does not fit together."""
+"""Effective settings of listeners, and checks that they fit together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .listener_settings import ListenerSetting, split_name, whole_name
 from .setting import Value
 
 HTTP = "http"
-"""What HTTP's listener is called in settings of single listeners."""
+"""Name of HTTP's listener in settings of single listeners."""
 
 
 def securable_listeners(
@@ -46,7 +46,7 @@ _OF_TOKENS = ("sasl.oauthbearer.", "sasl.jaas.config")
 
 
 def http_problems(own: Mapping[str, Value], attributes: Mapping[str, Any]) -> Iterator[str]:
-    """What in the settings of HTTP's users does not fit together: a wish for safety that nobody sees unfulfilled.
+    """Problems of the settings of HTTP's users: they contradict each other, and HTTP would be less safe than the user believes.
 
     `own`: settings of single listeners by their whole names; `attributes`: the broker's values.
     """
@@ -95,7 +95,7 @@ def limits_of(own: Mapping[str, Value], listeners: Sequence[Listener]) -> dict[s
 def security_problems(
     listeners: Sequence[Listener], own: Mapping[str, Value], attributes: Mapping[str, Any]
 ) -> Iterator[str]:
-    """What keeps listeners from speaking what they are to speak, as far as settings tell. `attributes`: the broker's values."""
+    """Problems of listeners' security settings, as far as settings alone can tell. `attributes`: the broker's values."""
     for listener in listeners:
         value = partial(_value, own, attributes, listener)
         if listener.security_protocol.endswith("SSL"):
@@ -107,7 +107,7 @@ def security_problems(
 def _value(
     own: Mapping[str, Value], attributes: Mapping[str, Any], listener: Listener, setting: str, mechanism: str = ""
 ) -> Any:
-    """What `BrokerConfig.of_listener` will say."""
+    """Value that `BrokerConfig.of_listener` will return."""
     names = [whole_name(listener.name, setting, prefix) for prefix in (mechanism, "")]
     return next((own[name] for name in names if name in own), attributes[setting.replace(".", "_")])
 

@@ -33,7 +33,7 @@ _PER_MECHANISM = frozenset(
 
 
 class ListenerSetting(NamedTuple):
-    """What the name of a listener's setting says. `mechanism` "" where the setting is for all of them."""
+    """Parts of the name of a listener's setting. `mechanism` is "" if the setting is for all mechanisms."""
 
     listener: str
     mechanism: str

@@ -1,4 +1,4 @@
-"""Where settings come from: a file, then the environment, then `--set`; the later one wins.
+"""Loader of settings: from a file, then the environment, then `--set`; the later one wins.
 
 The file is Java properties (Kafka's `server.properties` as it is) or, by its suffix, TOML. Environment variables are
 TIDELOG_ and the name in capitals with underscores. Everything wrong in all three is gathered into one error.
@@ -168,7 +168,7 @@ def parse_properties(content: str) -> Iterator[tuple[str, str]]:
 
 
 def _ends_open(line: str) -> bool:
-    """Whether an odd number of backslashes ends the line."""
+    """True if the line ends with an odd number of backslashes, so that it goes on in the next one."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 

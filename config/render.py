@@ -28,7 +28,7 @@ start, all of them named at once. In TOML, write a name that is also the beginni
 
 
 def render_markdown() -> str:
-    """docs/SETTINGS.md."""
+    """Render docs/SETTINGS.md."""
     parts = [_HEAD, "## The broker's\n"]
     for group, rows in _by_group(row for row in HONOURED_BROKER if row.name not in TOPIC_OF_BROKER):
         parts += [f"### {group}\n", _table(rows)]

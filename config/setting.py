@@ -1,4 +1,4 @@
-"""What one row of the table is: a name, a type, a default, what is allowed, and who may change it.
+"""Row of the table of settings: name, type, default, allowed values, and who may change it.
 
 Types and names are Kafka's (`ConfigDef`), so that DescribeConfigs answers as clients expect. A row never parses by
 itself: `validation.py` turns its `Allowed` into a validator.
@@ -16,7 +16,7 @@ LONG_MAX = 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308
 
 Value = bool | int | float | str | tuple[str, ...] | None
-"""What a setting can be. Lists are tuples of trimmed items."""
+"""Value of a setting. Lists are tuples of trimmed items."""
 
 
 class SettingType(IntEnum):
@@ -55,7 +55,7 @@ _INTEGER_BOUNDS = {
 
 
 class Status(Enum):
-    """What setting it does here."""
+    """Status of a setting here: honoured, or how not."""
 
     HONOURED = "honoured"
     NO_MEANING = "no meaning"
@@ -100,12 +100,12 @@ class Group(StrEnum):
     NO_MEANING = "No meaning here"
     REFUSED = "Refused"
     NONE = ""
-    """Of what is neither the broker's nor a topic's."""
+    """Settings that are neither the broker's nor a topic's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a value may be, beyond its type. Only the parts that are set count.
+    """Restrictions of a value beyond its type. Only the parts that are set count.
 
     `low`, `high`: inclusive bounds of a number; `also`: numbers allowed outside the bounds; `choices`: the words that
     a string, or each item of a list, may be; `pattern`: what a string must match, explained by `text`.
@@ -189,7 +189,7 @@ class Setting:
         return self.type is SettingType.PASSWORD
 
     def allowed_text(self) -> str:
-        """What is allowed, as a phrase: `1 … 2147483647`, `one of …`."""
+        """Format the allowed values as a phrase: `1 … 2147483647`, `one of …`."""
         return describe(self.type, self.allowed)
 
     def text(self, value: Any) -> str | None:

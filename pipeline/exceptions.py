@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """Base of these exceptions."""
+    """Base of the pipeline's exceptions."""
 
 
 class OptionError(PipelineError):

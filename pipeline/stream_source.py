@@ -82,7 +82,7 @@ except ImportError:  # before 4.2
 else:
 
     class LimitedStreamReader(_StreamReader, SupportsTriggerAvailableNow):
-        """Of Spark 4.2 and later."""
+        """Stream reader that limits its batches: Spark 4.2 and later."""
 
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
             if self._options.max_offsets_per_trigger is not None:
@@ -102,5 +102,5 @@ else:
             self._plan.stop_at_present()
 
     def stream_reader(options: Options, schema: StructType) -> DataSourceStreamReader:
-        """The one that this Spark can use best."""
+        """Choose the stream reader that suits this Spark best."""
         return LimitedStreamReader(options, schema)

@@ -72,7 +72,7 @@ class TaskCounts(NamedTuple):
 
 
 class _Counts:
-    """`TaskCounts` under construction."""
+    """Counts of a task, while they are gathered."""
 
     __slots__ = ("failures", "running", "runs", "scheduled", "waiting")
 

@@ -214,7 +214,9 @@ class Broker(BrokerLife):
             raise BrokerError(str(error)) from error
 
     def move(self, milliseconds: float) -> None:
-        """One step of `clock.advance`, which is what tests call: returns when all that became due is done. BrokerError."""
+        """Move the clock by one step of `clock.advance`, which is what tests call. Returns when all that became due is done.
+        BrokerError.
+        """
         daemon = self._running()
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
 

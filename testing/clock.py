@@ -36,7 +36,7 @@ class MovableTime:
         return self._ahead_ms
 
     def move(self, milliseconds: float) -> None:
-        """Both clocks, at once. ValueError where that would be backwards."""
+        """Move both clocks at once. ValueError if that would be backwards."""
         if not milliseconds >= 0:
             raise ValueError(f"a clock moves forward, not by {milliseconds} ms")
         self._ahead_ms += milliseconds

@@ -171,7 +171,7 @@ class FaultyDispatcher:
         self._loop = loop
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Any) -> Answer | Awaitable[Answer]:
-        """As `Dispatcher.dispatch`, except for requests that meet a fault."""
+        """Dispatch as `Dispatcher.dispatch`, except for requests that meet a fault."""
         if end - start < _HEADER.size:
             return self._inner.dispatch(buffer, start, end, connection)
         key, version, correlation_id = _HEADER.unpack_from(buffer, start)
@@ -189,7 +189,7 @@ class FaultyDispatcher:
         return self._later(self._inner.dispatch(buffer, start, end, connection), fault, connection)
 
     def answered(self, key: int, since: int) -> None:
-        """As `Dispatcher.answered`."""
+        """Record an answer, as `Dispatcher.answered`."""
         self._inner.answered(key, since)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The same broker in a process of its own: it can be killed, and shares nothing with the test but a socket and a pipe.
+"""Broker in a process of its own: it can be killed, and shares nothing with the test but a socket and a pipe.
 
 The child is this module run by Python: it opens a `Broker`, and does what it is told over its standard input, one JSON object
 a line, each answered by one. So its clock moves and its requests fail as those of an in-process broker do; the daemon that
@@ -155,16 +155,16 @@ class BrokerProcess(BrokerLife):
         return self._process.pid
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None) -> None:
-        """As `Broker.create_topic`."""
+        """Create a topic, as `Broker.create_topic`."""
         settings = {key: setting_text(value) for key, value in (config or {}).items()}
         self._ask("create_topic", name=name, partitions=partitions, config=settings)
 
     def delete_topic(self, name: str) -> None:
-        """As `Broker.delete_topic`."""
+        """Delete a topic, as `Broker.delete_topic`."""
         self._ask("delete_topic", name=name)
 
     def clean(self, topic: str) -> dict[str, int]:
-        """As `Broker.clean`."""
+        """Clean a topic, as `Broker.clean`."""
         removed: dict[str, int] = self._ask("clean", topic=topic)
         return removed
 

@@ -73,7 +73,7 @@ def find_coordinator(
 
 
 async def _in_pieces(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """The same with time for others in between: each is a question to the authorizer."""
+    """Find several coordinators in chunks, so that others get their turn: each key is a question to the authorizer."""
     found: list[Coordinator] = []
     for keys in batches(request.coordinator_keys, CHUNK_UNITS):
         if found:

@@ -147,8 +147,8 @@ async def _look_up_segments(
 
 
 def segment_offsets(log: UnifiedLog, timestamp: int, now_ms: int) -> list[int]:
-    """Where segments begin, newest first: those whose newest record is not younger than `timestamp`; all for LATEST, the
-    oldest alone for EARLIEST. The log's end counts as one more, as young as `now_ms`. Reads from disk; any thread.
+    """Base offsets of segments, newest first, whose newest record is not younger than `timestamp`; all for LATEST, the oldest
+    alone for EARLIEST. The log's end counts as one more, as young as `now_ms`. Reads from disk; any thread.
     """
     high = log.high_watermark
     view = log.segments

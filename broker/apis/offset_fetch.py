@@ -88,7 +88,7 @@ def _units(group: OffsetFetchRequestGroup) -> int:
 
 
 async def _in_pieces(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    """The same with time for others in between: groups, and the topics of one, are nothing to each other."""
+    """Fetch several groups in chunks, so that others get their turn: groups, and the topics of one, are independent."""
     answers: list[OffsetFetchResponseGroup] = []
     for some in _pieces(request.groups):
         if answers:
@@ -152,7 +152,7 @@ def _plans(request: OffsetFetchRequest, context: RequestContext) -> list[_Plan]:
 
 
 def _plan(plan: _Plan, context: RequestContext) -> _Plan:
-    """The same with what the client may not see taken out."""
+    """The plan without the topics that the client may not see."""
     if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, plan.group_id):
         return plan._replace(is_refused=True)
     if plan.wanted is None:

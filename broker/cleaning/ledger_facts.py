@@ -1,4 +1,4 @@
-"""What is told of a partition's ledger (`storage/ledger/ledger.py`) in JSON; `monitoring/partitions.py` has its metrics.
+"""Ledger of a partition (`storage/ledger/ledger.py`) as JSON; `monitoring/partitions.py` has its metrics.
 
     {"appended": 19, "live": 12, "removed": {"superseded": 4, "aborted": 3}}
 
@@ -20,7 +20,7 @@ CAUSES = (*REMOVAL_CAUSES.values(), DAMAGED, ELSEWHERE)
 
 
 def describe_ledger(log: UnifiedLog) -> dict[str, Any] | None:
-    """As JSON has it, causes of which nothing went left out; None while it is not known. Any thread."""
+    """The ledger's JSON object, without causes that have removed nothing; None while the ledger is not known. Any thread."""
     ledger, end = log.ledger.value, log.log_end_offset
     if ledger is None:
         return None

@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 
 class OfflineResult(NamedTuple):
-    """What the cleaning came to. Sizes are those of `.log` files; times in ms."""
+    """Result of an offline cleaning. Sizes are those of `.log` files; times in ms."""
 
     topic: str
     partition: int
@@ -60,7 +60,7 @@ class OfflineResult(NamedTuple):
     segments_after: int
     elapsed_ms: float
     ledger: dict[str, Any] | None
-    """What became of every offset so far, see `ledger_facts.py`; None: the records could not be counted."""
+    """Ledger of the log, see `ledger_facts.py`; None: the records could not be counted."""
 
 
 def place_of(path: str, file_system: FileSystem) -> Place:
@@ -76,7 +76,7 @@ def place_of(path: str, file_system: FileSystem) -> Place:
 
 
 class OfflineCompaction:
-    """One use: `run`. One thread; blocks for as long as it takes.
+    """Cleaning of one log of a stopped daemon. For one call of `run`, which blocks for as long as it takes.
 
     Attributes:
         total_bytes: about how many bytes the passes will read and write; known when `progress` is first called.

@@ -39,7 +39,7 @@ _DELETION_TIMEOUT_S = 30.0
 
 
 class CleanedLog(NamedTuple):
-    """What became of one log; sizes of its `.log` files in bytes. `error`: why it was left as it was."""
+    """Result of one log; sizes of its `.log` files in bytes. `error`: why it was left as it was."""
 
     name: str
     removed: RemovalCounts
@@ -49,8 +49,8 @@ class CleanedLog(NamedTuple):
 
 
 class OfflineBacklog:
-    """One use: `run`, which blocks for as long as it takes. `progress(total, done)`: bytes, from any worker's thread, one at a
-    time.
+    """Cleaning of all logs of a stopped daemon. For one call of `run`, which blocks for as long as it takes. `progress(total,
+    done)`: bytes, from any worker's thread, one at a time.
     """
 
     def __init__(

@@ -59,8 +59,9 @@ class CleanRequest:
         self.done = threading.Event()
 
     def describe(self) -> dict[str, Any]:
-        """As JSON has it. Its state is waiting, running, and at the end done, or failed where `errors` has a partition that could
-        not be cleaned, or not to its end."""
+        """The request as JSON has it. `state` is waiting, running, and at the end done, or failed if a partition could not be
+        cleaned, or not to its end: `errors` has those.
+        """
         total = RemovalCounts()
         for removed in list(self.removed.values()):
             total = total.plus(removed)

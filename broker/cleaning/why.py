@@ -1,4 +1,5 @@
-"""What `tidelog why` and GET /why/<topic> tell: the facts of each log gathered, its reasons (`cleaner/explain.py`) as JSON.
+"""Answer of `tidelog why` and GET /why/<topic>: gathers the facts of each log, and gives its reasons (`cleaner/explain.py`) as
+JSON.
 
     {"topic": …, "asOfMs": …, "cleanerBackoffMs": …, "retentionCheckIntervalMs": …, "partitions": [
       {"topic", "partition", offsets, "cleanBytes", "dirtyBytes", "dirtyRatio", "minCleanableDirtyRatio", "inWork", "nextMs",

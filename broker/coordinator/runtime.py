@@ -47,7 +47,7 @@ _APPEND_ERRORS = {
 
 
 def append_failure(error: BaseException) -> ProtocolError:
-    """What a client is told of a write that failed."""
+    """Error for the client whose records could not be written."""
     code, message = error_code(error if isinstance(error, Exception) else RuntimeError(repr(error)))
     return ProtocolError(_APPEND_ERRORS.get(code, code), message)
 
@@ -65,7 +65,7 @@ async def when_durable(unsynced: Unsynced, answer: T) -> T:
 
 
 class Written(Protocol):
-    """What may not be read, or built on, before it is durable."""
+    """State with a write that may still be lost: wait for `unsynced` before it is read or built on."""
 
     unsynced: Unsynced
 
@@ -100,7 +100,7 @@ def partition_for(key: str, partition_count: int) -> int:
 
 
 class Shard(Protocol):
-    """One partition in memory."""
+    """State of one partition in memory."""
 
     index: int
     loaded: bool
@@ -150,7 +150,7 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     @property
     def is_open(self) -> bool:
-        """Whether there is the topic."""
+        """True once the internal topic exists."""
         return len(self._shards) > 0
 
     @property

@@ -157,7 +157,7 @@ class Handler(WSGIRequestHandler):
 
 
 class Answer(ServerHandler):
-    """Runs the WSGI application."""
+    """One HTTP answer: runs the WSGI application and sends the result."""
 
     request_handler: Handler
 

@@ -81,7 +81,7 @@ KAFKA_FEATURES = {
     "streams.version": 1,
     "transaction.version": 2,
 }
-"""What Kafka 4.3's `kafka-storage format` gives a new cluster."""
+"""Features that Kafka 4.3's `kafka-storage format` gives a new cluster."""
 
 ELR_FEATURE = "eligible.leader.replicas.version"
 _REGISTER_VERSION = 3
@@ -90,7 +90,7 @@ CONTROLLER_LISTENER = "CONTROLLER"
 
 
 class ExportReport(NamedTuple):
-    """What was written. `left_out` are (topic, setting) that Kafka does not have."""
+    """Result of an export. `left_out`: (topic, setting) that Kafka does not have."""
 
     snapshot: str
     cluster_id: str
@@ -170,7 +170,7 @@ def export_kraft(
 
 
 class _World(NamedTuple):
-    """What is there."""
+    """Metadata and settings to export."""
 
     paths: Sequence[str]
     file_system: FileSystem

@@ -1,4 +1,4 @@
-"""What Apache Kafka's metadata records come to, read one after the other: topics, settings, features, producer ids.
+"""Image of Apache Kafka's metadata, made from its records in order: topics, settings, features, producer ids.
 
 Records inside a metadata transaction (KIP-868) count when it ends. Records of users, rules, quotas and tokens are kept
 as they came: `kraft_security` and the import read them, and `kraft_export` hands on what we do not keep; those about brokers

@@ -48,7 +48,7 @@ KAFKA_MIN_SEGMENT_BYTES = 1 << 20
 def import_metadata(
     store: MetadataStore, file_system: FileSystem, directories: Sequence[str], node_id: int, now_ms: int
 ) -> StoredMetadata:
-    """What `store` holds, after Kafka's metadata log was taken over if that is due. The directories must be locked.
+    """Import Kafka's metadata log if that is due, and return what `store` holds then. The directories must be locked.
 
     Raises `DataDirectoryError` when the log or metadata.db can't be read, `KafkaStorageError` when the latter can't be
     written. Blocks.
@@ -85,7 +85,7 @@ def import_metadata(
 
 
 def read_image(file_system: FileSystem, files: MetadataLogFiles) -> MetadataImage:
-    """What the records in the log come to; DataDirectoryError when they can't be read."""
+    """Replay the log's records into an image; DataDirectoryError when they can't be read."""
     return read_with_controls(file_system, files)[0]
 
 

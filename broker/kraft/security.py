@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def is_ours(record: MetadataRecord) -> bool:
-    """Whether `metadata.db` has what the record says, once it was taken over."""
+    """True if `metadata.db` holds this record's content after an import."""
     match record:
         case UserScramCredentialRecord():
             return record.mechanism in NUMBERS
@@ -66,7 +66,7 @@ def security_resources(
 
 
 def security_records(resources: Resources) -> Iterator[MetadataRecord]:
-    """What `metadata.db` has of users and rules, as records. ValueError where it can't be read."""
+    """Records of the users and rules in `metadata.db`. ValueError where it can't be read."""
     numbers = {name: number for number, name in NUMBERS.items()}
     for user, texts in resources.get(SCRAM, {}).items():
         for mechanism, text in texts.items():

@@ -41,7 +41,7 @@ _MECHANISM = "PLAIN"
 
 
 class Session:
-    """What is known of a connection's client. Loop thread."""
+    """Session of an authenticated connection. Loop thread."""
 
     __slots__ = ("done", "expired", "expiry")
 
@@ -52,13 +52,13 @@ class Session:
         self.expiry: asyncio.TimerHandle | None = None
 
     def cancel(self) -> None:
-        """The connection is gone."""
+        """End the session: the connection is gone."""
         if self.expiry is not None:
             self.expiry.cancel()
 
 
 class MessageSetGate:
-    """What connections of one listener hand requests to before their clients are known. Loop thread."""
+    """Handler of a listener's connections until their clients have authenticated. Loop thread."""
 
     __slots__ = ("_security", "dispatcher")
 
@@ -68,7 +68,7 @@ class MessageSetGate:
         self._security = security
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
-        """As `Dispatches` says. Raises ConnectionAborted for a request that is too large for one who is not known."""
+        """Dispatch as `Dispatches.dispatch`. Raises ConnectionAborted for a request that is too large before authentication."""
         session = cast("Session | None", connection.authentication)
         if session is None:
             session = Session()

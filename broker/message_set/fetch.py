@@ -43,7 +43,7 @@ Found = tuple[int, FileSlice | bytes | None]
 
 
 class MessageSetFetches:
-    """Answers fetches. Loop thread."""
+    """Handler of FETCH and MULTIFETCH. Loop thread."""
 
     __slots__ = ("_broker", "_errors", "_max_magic")
 
@@ -153,7 +153,7 @@ class MessageSetFetches:
     # -- one partition
 
     def _read(self, partition: Partition | None, body: FetchBody, denied: Container[str] = ()) -> Found:
-        """What stands in the log's file, with a lease on it."""
+        """Read from the log's file; the result has a lease on it."""
         try:
             if partition is None:
                 is_denied = body.topic in denied
@@ -167,7 +167,7 @@ class MessageSetFetches:
         return 0, _slice(partition, info, max_size)
 
     async def _read_later(self, partition: Partition, body: FetchBody, room: int, client: str) -> Found:
-        """As `_read`, with what blocks in the pool, and converted where need be. `room`: bytes that conversion may give."""
+        """Read as `_read`, but on the pool if that blocks, and convert if need be. `room`: limit of converted bytes."""
         loop, pool = self._broker.loop, self._broker.io_pool
         if self._max_magic >= MAGIC_V2:
             if not partition.is_warm(body.offset):
@@ -216,7 +216,7 @@ class MessageSetFetches:
 
 
 def _slice(partition: Partition, info: FetchDataInfo, max_size: int) -> FileSlice | None:
-    """The whole first entry is found however small `max_size` is; it is cut off here all the same."""
+    """Slice of at most `max_size` bytes. A read finds the whole first entry however small that is; it is cut off here."""
     if info.file is None:
         return None
     return FileSlice(info.file, info.position, min(info.size, max_size), partition.just_written(info))

@@ -87,11 +87,11 @@ class MessageSetListener:
 
     @property
     def requests(self) -> list[int]:
-        """How many were answered, by type."""
+        """Number of answered requests, by type."""
         return [sum(by_bits) for by_bits in self.latencies]
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
-        """As `Dispatches` says. Every request is answered."""
+        """Dispatch as `Dispatches.dispatch`. Every request is answered."""
         kind = _TYPE.unpack_from(buffer, start)[0] if end - start >= TYPE_SIZE else -1
         quotas = self._broker.quotas
         if quotas.active:
@@ -189,8 +189,8 @@ class MessageSetListener:
 
 
 class _Meter:
-    """One request under client quotas. Nobody has a client id here: the defaults hold, and the user's. No answer has room
-    for the wait, so the client only sees its connection stand still.
+    """Quotas of one request. There are no client ids here: default quotas hold, and the user's. The answers have no field for the
+    throttle time, so the client only sees its connection stand still.
     """
 
     __slots__ = ("_kind", "_quotas", "_size", "_started", "_user")
@@ -216,7 +216,7 @@ class _Meter:
             connection.mute(wait)
 
     async def settle_later(self, answer: Awaitable[Answer], connection: Connection) -> Answer:
-        """As `settle`, for an answer that waits for something else than the loop thread."""
+        """Charge an answer that waits for something else than the loop thread, as `settle`."""
         done = await answer
         self._started = perf_counter_ns()
         self.settle(done, connection)

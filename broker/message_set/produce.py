@@ -68,7 +68,7 @@ class MessageSetAppends:
     def multi_produce(
         self, buffer: bytearray, bodies: list[ProduceBody], denied: Container[str] = (), client: str = ""
     ) -> bytes | Awaitable[bytes]:
-        """As `produce`, in the order of the bodies. A set that is refused does not stop those behind it."""
+        """Append several sets in their order, each as `produce`. A refused set does not stop those behind it."""
         rows: list[Row | asyncio.Future[Row]] = []
         converting: Converting = {}
         budget = _budget(client)
@@ -190,7 +190,7 @@ class MessageSetAppends:
 
 
 def _budget(client: str) -> LoopBudget:
-    """One request's. Quick sets of it are converted on the loop up to QUICK_BYTES together: it may have many."""
+    """Loop budget of one request. It may have many sets: quick ones are converted on the loop up to QUICK_BYTES together."""
     return LoopBudget(client, perf_counter_ns(), QUICK_BYTES)
 
 

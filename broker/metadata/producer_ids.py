@@ -16,7 +16,7 @@ BLOCK = 1000
 
 
 class ProducerIds:
-    """Loop thread only."""
+    """Hands out blocks of producer ids. Loop thread only."""
 
     __slots__ = ("_end", "_floor", "_lock", "_next", "_store")
 

@@ -40,7 +40,7 @@ TopicRows = list[tuple[str | bytes, list[Row]]]
 
 
 def most_bytes(broker: Broker, max_bytes: int, client_id: str | None, connection: Connection) -> int:
-    """What an answer may hold: as the client says, within our limits and its quota."""
+    """Limit of an answer's bytes: the client's own, our limit and its quota."""
     most = min(max_bytes, broker.fetch_max_bytes)
     return min(most, broker.quotas.most_fetched(client_id, connection.user)) if broker.quotas.active else most
 
@@ -51,13 +51,13 @@ def denied_topics(asker: RequestContext, partitions: Iterable[PartitionKey]) -> 
 
 
 def is_denied(asker: RequestContext, topic: str | bytes) -> bool:
-    """Whether the client may not read a topic, as its request names it."""
+    """True if the client may not read a topic, by its name in the request."""
     name = topic if isinstance(topic, str) else asker.broker.partitions.name_of(topic)
     return name is not None and not asker.allows(AclOperation.READ, ResourceType.TOPIC, name)
 
 
 class FetchJob:
-    """One fetch request from the session that it belongs to up to its answer. Loop thread."""
+    """One fetch request, from its session to its answer. Loop thread."""
 
     __slots__ = (
         "_broker", "_context", "_correlation_id", "_denied", "_is_behind", "_isolation", "_max_bytes", "_min_bytes",
@@ -172,7 +172,7 @@ class FetchJob:
         return self._broker.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(None, last=last))
 
     async def _after_warming(self, cold: list[tuple[Partition, int]], max_wait_ms: int) -> list[Part]:
-        """Has the pool find the positions (index and batch headers come into memory), then goes on as usual."""
+        """Have the pool find the positions, which brings index and batch headers into memory; then go on as usual."""
         loop, pool = self._broker.loop, self._broker.io_pool
         for partition, offset in cold:
             await loop.run_in_executor(pool, partition.warm, offset)

@@ -42,11 +42,13 @@ if TYPE_CHECKING:
 FIRST_WITH_WHOLE_MESSAGE = 3
 
 CONVERTED_ANSWER_BYTES = 8 << 20
-"""Of one answer may have been made in memory, where it waits for its client; the partitions behind come next time."""
+"""Limit of one answer's converted bytes, which wait in memory for the client; the partitions behind come with the next
+request.
+"""
 
 
 class Converted(NamedTuple):
-    """What became of one partition's slice: as it is, other bytes, or an error. `next_offset` as in ConvertedRecords."""
+    """Result of one partition's slice: unchanged, converted, or an error. `next_offset` as in ConvertedRecords."""
 
     records: FileSlice | bytes | None
     next_offset: int = -1
@@ -54,7 +56,7 @@ class Converted(NamedTuple):
 
 
 class OldFetchJob(FetchJob):
-    """One fetch request of version 0 to 3. Loop thread, but for `_convert`."""
+    """One fetch request of version 0 to 3. Loop thread, except `_convert`."""
 
     __slots__ = ("_asker", "_client", "_rows")
 
@@ -127,7 +129,7 @@ class OldFetchJob(FetchJob):
                 raise
 
     async def _converted(self, rows: list[FetchedRow]) -> list[Converted]:
-        """One slice after the other, so that others have their turn in between."""
+        """Convert one slice after the other, so that others get their turn in between."""
         left, room = self._max_bytes, CONVERTED_ANSWER_BYTES
         is_first = self._version >= FIRST_WITH_WHOLE_MESSAGE
         converted: list[Converted] = []
@@ -209,7 +211,7 @@ class OldFetchJob(FetchJob):
 
 
 def _beginning(piece: FileSlice) -> bytes:
-    """As much as is looked at and converted at once: CONVERTED_SLICE_BYTES, but the first entry, which is whole, wholly."""
+    """Part of the slice that is converted at once: CONVERTED_SLICE_BYTES, or the whole first entry if that is larger."""
     data = piece.file.pread(min(piece.count, CONVERTED_SLICE_BYTES), piece.position)
     if len(data) < piece.count and len(data) >= LOG_OVERHEAD:
         _, size = OVERHEAD.unpack_from(data)
@@ -219,7 +221,7 @@ def _beginning(piece: FileSlice) -> bytes:
 
 
 def _allowed(data: bytes, max_bytes: int, whole_first: bool) -> int:
-    """How much of `data` goes out: the first entry may be larger than the limit, where it has to be whole."""
+    """Number of bytes of `data` to send: the first entry may exceed the limit if it has to be whole."""
     if not whole_first or len(data) <= max_bytes or len(data) < LOG_OVERHEAD:
         return max_bytes
     _, size = OVERHEAD.unpack_from(data)

@@ -80,7 +80,7 @@ async def _append(
 async def _refused(
     broker: Broker, frame: bytearray, topics: Topics, version: int, transactional_id: str, denied: Denied
 ) -> Refusals:
-    """What the transaction does not let in, when its coordinator durably has the rest."""
+    """Partitions that the transaction refuses; returned once its coordinator durably has the others."""
     from .produce_admission import admit
 
     open_topics = topics if denied is None else [topic for topic in topics if topic[0] not in denied]

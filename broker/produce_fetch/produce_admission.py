@@ -1,4 +1,4 @@
-"""Whether batches of a transaction may be appended now (KIP-890).
+"""Admission of a transaction's batches (KIP-890).
 
 Before the first batch of a transaction goes into a partition the coordinator is asked. Up to Produce version 11 the client
 has added the partition itself, and it is only verified that it has: a batch that was delayed past the end of its
@@ -61,7 +61,7 @@ class Admission(NamedTuple):
 
 
 def producer_of(buffer: bytearray, start: int, end: int) -> Producer | None:
-    """Whose transactional batch that is; None for what is none."""
+    """Producer of a transactional batch; None if it is not transactional."""
     if end - start < RECORD_BATCH_OVERHEAD or buffer[start + MAGIC_AT] != MAGIC_V2:
         return None  # refused by the log
     if not _ATTRIBUTES.unpack_from(buffer, start + ATTRIBUTES_AT)[0] & TRANSACTIONAL_MASK:
@@ -143,7 +143,7 @@ def _reason(error: ProtocolError, version: int) -> tuple[ErrorCode, str]:
 
 
 def produce_code(code: ErrorCode, version: int) -> ErrorCode:
-    """What the coordinator says, as producers are told."""
+    """Translate the coordinator's error code into the one that producers of that version expect."""
     if code in _TRY_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS_FROM):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.PRODUCER_FENCED:

@@ -1,4 +1,4 @@
-"""What becomes of a Produce request's batches: each is let in or refused, appended, and answered when it is durable.
+"""Life of a Produce request's batches: each is admitted or refused, appended, and answered when it is durable.
 
 What a produce promises is told in `broker/apis/produce.py`; which way a batch goes to its log, in `broker/partitions/`.
 """
@@ -77,7 +77,7 @@ def denied_topics(context: RequestContext, transactional_id: str | None, topics:
 
 
 class ProduceJob(LoopBudget):
-    """One Produce request: its batches one after the other, then its answer. Loop thread.
+    """One Produce request: appends its batches one after the other, then answers. Loop thread.
 
     It is the budget of its own appends: one object less for each request.
     """

@@ -37,7 +37,7 @@ _MAX_NAME_LENGTH = 1000
 Part = tuple[str, str | None]
 """(entity type, name); None is the default."""
 Entity = tuple[Part, ...]
-"""Parts, sorted by type."""
+"""Parts of an entity, sorted by type."""
 
 
 class Limit(NamedTuple):

@@ -27,7 +27,7 @@ DENIED = {
 
 
 class Consequence(Enum):
-    """Effect of a refusal."""
+    """Consequence of a refusal for the request."""
 
     REQUEST = "the request is refused"
     PART = "its part is refused"

@@ -38,7 +38,7 @@ MAX_KNOWN = 1000
 DENIALS = (100, 1.0)
 """Allowance for refusals: lines at once, and lines a second from then on."""
 ACTS = (1000, 10.0)
-"""The same allowance for the acts of one principal and API."""
+"""Allowance of log lines for the audited requests of one principal and API."""
 MAX_ACTORS = 1000
 """Number of such allowances that are kept; the oldest is dropped, and starts anew."""
 SINGLE = 20
@@ -203,7 +203,7 @@ def shown(text: str) -> str:
 
 
 def shown_whole(text: str) -> str:
-    """As `shown`, unshortened: of a change of rights nothing may be hidden."""
+    """Format text as `shown`, but unshortened: nothing of a change of rights may be hidden."""
     return text if text.isprintable() and "\\" not in text else text.encode("unicode_escape").decode("ascii")
 
 
@@ -213,5 +213,5 @@ def quoted(text: str | None) -> str:
 
 
 def quoted_whole(text: str | None) -> str:
-    """As `quoted`, unshortened."""
+    """Quote text as `quoted`, but unshortened."""
     return "null" if text is None else "'" + shown_whole(text).replace("'", "\\'") + "'"

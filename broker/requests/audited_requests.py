@@ -21,7 +21,7 @@ MOST = 10_000
 
 
 class Changes:
-    """Running audited requests."""
+    """Audited requests that are running."""
 
     __slots__ = ("_loop", "_under_way")
 

@@ -74,7 +74,7 @@ def operations_of(context: RequestContext, resource_type: ResourceType, name: st
 
 
 def cluster_operations(context: RequestContext, is_asked: bool) -> int:
-    """As `operations_of`, for the cluster; 0 for a client that may not describe it."""
+    """Operations that the client may do on the cluster, as `operations_of`; 0 if it may not describe it."""
     if is_asked and not context.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return operations_of(context, ResourceType.CLUSTER, CLUSTER_NAME, is_asked)

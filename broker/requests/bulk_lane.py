@@ -47,7 +47,7 @@ class BulkRequestLane:
         self.taken = 0
 
     def __len__(self) -> int:
-        """Requests that wait."""
+        """Number of requests that wait."""
         return len(self._row)
 
     def try_acquire(self) -> Permit | None:
@@ -67,8 +67,9 @@ class BulkRequestLane:
         return ticket
 
     def admit(self, connection: Connection, size: int) -> Permit:
-        """As `try_acquire`, for the request of `size` bytes that `connection` hands over. While another one is in work: a place
-        in the row, and RequestDeferred."""
+        """Acquire the lane for a request of `size` bytes of `connection`, as `try_acquire`. While another request holds it, the
+        connection gets a place in the queue and RequestDeferred is raised.
+        """
         permit = self.try_acquire()
         if permit is None:
             connection.mute_in(partial(self.join, size))

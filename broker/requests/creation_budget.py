@@ -56,7 +56,7 @@ class CreationBudget:
         return claim
 
     def check(self, topics: int, partitions: int) -> None:
-        """As `take`, for a request that only validates: the reservation is held until its answer, so that its parts
-        count together.
+        """Reserve as `take`, for a request that only validates: the reservation lasts until its answer, so that its parts count
+        together.
         """
         self._kept.append(self.take(topics, partitions))

@@ -48,7 +48,7 @@ MAX_REQUEST_BYTES = 16 << 20
 
 
 class Dispatcher:
-    """Loop thread only."""
+    """Dispatcher of the Kafka listeners' requests to their handlers. Loop thread only."""
 
     __slots__ = ("_broker", "_counters", "_latencies", "_nanoseconds", "_registrations")
 
@@ -60,7 +60,7 @@ class Dispatcher:
         self._nanoseconds = counters.nanoseconds
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
-        """As `Dispatches.dispatch`."""
+        """Dispatch one request, as `Dispatches.dispatch`."""
         if end - start < 8:
             raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
         key, version, correlation_id = _read_header(buffer, start)
@@ -116,7 +116,7 @@ class Dispatcher:
         return answer
 
     def answered(self, key: int, since: int) -> None:
-        """As `Dispatches.answered`."""
+        """Record the latency of an answered request, as `Dispatches.answered`."""
         taken = perf_counter_ns() - since
         self._latencies[key][taken.bit_length()] += 1
         self._nanoseconds[key] += taken

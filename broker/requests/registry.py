@@ -148,7 +148,9 @@ def api(
 
 
 def load_apis() -> dict[int, Registration]:
-    """The whole table, by API key; imports the modules of `apis` that are not `ON_DEMAND`. Called once, at the start."""
+    """Load the registrations of all APIs, by API key; imports the modules of `apis` that are not `ON_DEMAND`. Called once, at the
+    start.
+    """
     later = {key.name.lower(): key for key in ON_DEMAND}
     for module in pkgutil.iter_modules(_import_api().__path__):
         if (key := later.get(module.name)) is None:

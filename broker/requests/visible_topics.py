@@ -1,4 +1,4 @@
-"""Which topics the client of a request may know of."""
+"""Filter of the topics that the client of a request may see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def visible_topics(context: RequestContext) -> Visible:
-    """What the client of this request may know of; called later, in the loop thread."""
+    """Make the filter of topics for the client of this request. The filter is called later, on the loop thread."""
     if context.broker.authorizer is None:
         return all_visible
     return lambda names: frozenset(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Mechanism → its hash."""
+"""Hash function of each mechanism."""
 NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """Numbers of the mechanisms in the protocol (KIP-554)."""
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384

@@ -27,7 +27,7 @@ class OpenListener(NamedTuple):
 
     address: str
     may: str
-    """What a client of this listener is allowed to do."""
+    """Rights of a client of this listener."""
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""What the cleaner's compiled kernel offers; documented in `_kernel.pyx`, said once more in plain Python in `reference`."""
+"""Interface of the cleaner's compiled kernel; documented in `_kernel.pyx`, said once more in plain Python in `reference`."""
 
 from collections.abc import Iterable
 from typing import Final, TypeAlias, final

@@ -115,7 +115,7 @@ class MixedFilter:
         return counts
 
     def filter(self, buffer: Buffer, start: int, end: int, output: bytearray | memoryview) -> FilterStep:
-        """As `RecordFilter.filter`, for messages of any format."""
+        """Filter one stretch of messages of any format, as `RecordFilter.filter`."""
         position = start
         produced = 0
         room = memoryview(output)

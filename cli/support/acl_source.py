@@ -36,7 +36,7 @@ class AclSource(Protocol):
 
 @contextmanager
 def acl_source(options: Any) -> Iterator[AclSource]:
-    """The one that the arguments name."""
+    """Open the source of rules that the arguments name: a daemon, or the data of a stopped one."""
     from .offline import is_offline, stopped_daemon
 
     if is_offline(options):

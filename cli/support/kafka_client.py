@@ -1,4 +1,4 @@
-"""How commands ask a daemon over Kafka's protocol: where it is, one request at a time, and what went wrong in one line.
+"""Kafka client of the commands: finds the daemon, sends one request at a time, and reports failures in one line.
 
 Our own client (`clients/kafka`) and its declared messages: administration works from the base install, and as well against
 Apache Kafka. Records go through librdkafka instead (`produce.py`, `consume.py`).
@@ -104,7 +104,7 @@ def bootstrap_of(given: str | None) -> str:
 
 
 def security_of(options: argparse.Namespace) -> ClientSecurity | None:
-    """How to get in, as --command-config or its variable says; None: nothing is asked for. KafkaFailure."""
+    """Client security from --command-config or its variable; None: plain connections without authentication. KafkaFailure."""
     file = options.command_config or os.environ.get(CONFIG_VARIABLE)
     if not file:
         return None
@@ -112,7 +112,7 @@ def security_of(options: argparse.Namespace) -> ClientSecurity | None:
 
 
 def read_security(file: str) -> ClientSecurity:
-    """What a file of client settings says. KafkaFailure naming what is wrong; other settings of clients are passed over."""
+    """Read client security from a file of client settings; other settings are ignored. KafkaFailure names the mistake."""
     from ...protocol import client_security
 
     found = read_properties(file)
@@ -140,7 +140,7 @@ def client_of(options: argparse.Namespace) -> KafkaClient:
 
 
 def failure(what: str, code: int, message: str | None = None) -> KafkaFailure:
-    """What an error code of an answer means, with what to do."""
+    """Exception for an error code of an answer: its meaning, and what to do."""
     from ...clients.kafka.protocol import ERRORS
 
     known = ERRORS.get(code)
@@ -209,14 +209,15 @@ class KafkaClient:
         response: type[ResponseT],
         most: int | None = None,
     ) -> ResponseT:
-        """As `ask`, of who coordinates these groups or transactional ids. KafkaFailure."""
+        """Ask the coordinator of these groups or transactional ids, as `ask`. KafkaFailure."""
         self._find_coordinator(of, keys)
         return self.ask(request, response, most)
 
     def _find_coordinator(self, of: CoordinatorKind, keys: Iterable[str]) -> None:
-        """Has the broker be ready to be asked about these keys, once for each. A new one has made no topic for what it
-        coordinates: looking for the coordinator is what makes it. Here and in a Kafka of one node that is the broker itself;
-        one of several answers NOT_COORDINATOR where it is another."""
+        """Look for the coordinator of these keys, once for each. A new broker has no internal topic yet: looking for a
+        coordinator creates it. Here and in a Kafka of one node that is the broker itself; one of several answers NOT_COORDINATOR
+        where it is another.
+        """
         from ...clients.kafka import coordinators
         from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 
@@ -271,7 +272,7 @@ class KafkaClient:
 
 
 def patiently(attempt: Any, patience_s: float = PATIENCE_S) -> Any:
-    """What `attempt` returns; while it fails for something that passes, it is called again."""
+    """Call `attempt` again while it fails with a transient error, for at most `patience_s`; returns what it returns."""
     deadline = time.monotonic() + patience_s
     while True:
         try:

@@ -256,7 +256,7 @@ class Connection:
 
 
 def _hold(steps: Steps[T], ask: Callable[..., ApiMessage]) -> T:
-    """What came of a conversation whose requests `ask` answers."""
+    """Run a conversation: `ask` answers its requests. Returns the conversation's result."""
     answer: ApiMessage | None = None
     while True:
         try:

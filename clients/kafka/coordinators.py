@@ -1,4 +1,4 @@
-"""Who coordinates a group or a transactional id: FindCoordinator, one key at a time before version 4 (KIP-699)."""
+"""Look-up of the coordinators of groups and transactional ids: FindCoordinator, one key at a time before version 4 (KIP-699)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MANY_FROM = 4
 
 
 class CoordinatorKind(IntEnum):
-    """What is coordinated, by FindCoordinator's numbers."""
+    """Kind of a coordinator's keys, by FindCoordinator's numbers."""
 
     GROUP = 0
     TRANSACTION = 1

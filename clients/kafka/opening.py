@@ -1,4 +1,4 @@
-"""What is said when a connection opens: which versions the broker speaks, then who asks (KIP-511, KIP-43, KIP-368)."""
+"""Opening of a connection: the broker's versions, then authentication (KIP-511, KIP-43, KIP-368)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SaslRefusedError(Exception):
 
 
 class ExchangeFailedError(ClientSecurityError):
-    """What the broker said in the exchange is no proof that it knows the password, or makes no sense."""
+    """The broker's messages in the exchange don't prove that it knows the password, or are malformed."""
 
 
 def ask_versions(software: str) -> Steps[ApiVersionsResponse]:

@@ -84,7 +84,7 @@ def error_text(code: int) -> str:
 
 
 def request_frame(request: ApiMessage, version: int, correlation_id: int, client_id: str | None) -> bytearray:
-    """The whole frame of a request, with its size and header."""
+    """Encode the frame of a request, with its size and header."""
     out = bytearray(INT32.size)
     out += request_header_bytes(RequestHeader(int(request.API_KEY), version, correlation_id, client_id))
     encode_into(request, version, out)
@@ -167,7 +167,7 @@ class ClientProtocol:
         return ticket, data
 
     def is_next(self, ticket: Ticket[Any]) -> bool:
-        """Whether the next frame answers `ticket`; False too once `forget` was called."""
+        """True if the next frame answers `ticket`; False after `forget`."""
         return bool(self._waiting) and self._waiting[0] is ticket
 
     def forget(self) -> None:

@@ -1,4 +1,4 @@
-"""How bytes get to a broker and back: a blocking socket, with TLS where the settings ask for it."""
+"""Transport to a broker: a blocking socket, with TLS where the settings ask for it."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class ConnectionSettings:
 
 
 class Transport(Protocol):
-    """What a connection needs of a socket; calls take a bounded time and may raise OSError, TimeoutError among them."""
+    """Interface of a socket for a connection; calls take a bounded time and may raise OSError, TimeoutError among them."""
 
     def sendall(self, data: bytes | bytearray | memoryview, /) -> None:
-        """Sends all of it."""
+        """Send all of `data`."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
         """Waits for at least a byte; 0 at the end."""
 
     def close(self) -> None:
-        """Gives the socket back."""
+        """Close the socket."""
 
 
 class TlsSettingsError(ClientSecurityError):
@@ -79,7 +79,7 @@ def open_transport(address: Address, settings: ConnectionSettings) -> Transport:
 
 
 def is_alert(error: OSError) -> bool:
-    """Whether the other side has ended TLS, rather than the network."""
+    """True if the peer has ended TLS with an alert; False for a failure of the network."""
     import ssl
 
     return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)

@@ -8,7 +8,7 @@ AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",
 )
-"""What Kafka calls its authorizers: of today, and of the days of ZooKeeper."""
+"""Class names of Kafka's authorizers: today's, and the one of ZooKeeper's days."""
 
 # fmt: off
 ACCESS_ROWS: tuple[Setting, ...] = (

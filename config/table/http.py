@@ -6,7 +6,7 @@ from __future__ import annotations
 from ..setting import BOOLEAN, HIGH, LIST, LOW, STRING, Allowed, Group, Setting
 
 HTTP_MECHANISMS = ("basic", "bearer", "oauthbearer", "certificate")
-"""How users of HTTP show who they are."""
+"""Mechanisms by which HTTP's users authenticate."""
 
 # fmt: off
 HTTP_ROWS: tuple[Setting, ...] = (

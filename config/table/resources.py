@@ -109,4 +109,4 @@ CLIENT_METRICS_SETTINGS: dict[str, Setting] = {
         ),
     )
 }
-"""Of a subscription, by name."""
+"""Settings of a client metrics subscription, by name."""

@@ -1,4 +1,4 @@
-"""What the compiled table of keys offers; documented in `_key_table.pyx`."""
+"""Interface of the compiled table of keys; documented in `_key_table.pyx`."""
 
 from typing import Any, final
 

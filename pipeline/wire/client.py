@@ -31,7 +31,7 @@ _FIND_UP_TO = 4
 
 
 class Leader(NamedTuple):
-    """Who leads a partition: the broker's id, or −1 when nobody does at the moment."""
+    """Leader of a partition: the broker's id, or −1 when there is none at the moment."""
 
     node_id: int
     epoch: int
@@ -82,7 +82,7 @@ class KafkaClient:
     def request_from(
         self, node_id: int, request: ApiMessage, response: type[ResponseT], *, up_to: int, at_least: int = 0
     ) -> ResponseT:
-        """From that broker."""
+        """Send a request to that broker and wait for the answer."""
         return self.retry(lambda: self.connection(node_id).request(request, response, up_to=up_to, at_least=at_least))
 
     def request_coordinator(
@@ -107,7 +107,7 @@ class KafkaClient:
         return self.retry(ask)
 
     def metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
-        """What the cluster says of these topics, of all with None; creates none. Remembers where brokers are."""
+        """Ask for the metadata of these topics, of all with None; creates none. Remembers the brokers' addresses."""
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
 
         def ask() -> MetadataResponse:
@@ -122,7 +122,7 @@ class KafkaClient:
     # -- connections
 
     def any_connection(self) -> Connection:
-        """One that is open, or else to the first broker that answers."""
+        """Return an open connection, or else one to the first broker that answers."""
         for connection in self._connections.values():
             if connection.is_open:
                 return connection

@@ -1,4 +1,4 @@
-"""What a connection's failures are to the pipeline: which exception, and a sentence with the source's options (`kafka.…`)."""
+"""Exceptions of the pipeline for a connection's failures, with sentences that name the source's options (`kafka.…`)."""
 
 from __future__ import annotations
 

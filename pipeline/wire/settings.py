@@ -1,4 +1,4 @@
-"""What a client is told: addresses, name, times and sizes. Names in messages are Kafka's, as users write them behind `kafka.`."""
+"""Settings of a client: addresses, name, times and sizes. Names in messages are Kafka's, as users write them behind `kafka.`."""
 
 from __future__ import annotations
 

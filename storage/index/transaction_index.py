@@ -72,7 +72,7 @@ class TransactionIndex:
         self._last_offset = txn.last_offset
 
     def note(self, txn: AbortedTxn) -> None:
-        """As `append`, for a log that ends at the marker: entries at or above its offset belong to markers whose write
+        """Append as `append`, for a log that ends at the marker: entries at or above its offset belong to markers whose write
         failed, and are removed first.
         """
         try:

@@ -71,12 +71,12 @@ class Part(NamedTuple):
     """One stretch of a file, explained.
 
     Attributes:
-        kind: what it is: `batch`, `record`, `entry`, `line`, `unused`, `cut off`, `garbage` …
+        kind: `batch`, `record`, `entry`, `line`, `unused`, `cut off`, `garbage` …
         position, size: where its bytes lie in the file (those of records lie within their batch's); a record in a
             compressed batch has none of its own: −1 and 0.
         text: the line for people.
         fields: the same for programs, and what the line leaves out.
-        problem: what is wrong with it, empty when nothing is.
+        problem: the damage, empty when there is none.
     """
 
     kind: str

@@ -121,7 +121,7 @@ RULES: dict[str, Rule] = {
 
 
 class Finding(NamedTuple):
-    """One finding.
+    """One finding of a check.
 
     Attributes:
         rule: its name in `RULES`.

@@ -63,7 +63,7 @@ def read_lines(file_system: FileSystem, path: StrPath) -> list[str]:
 
 
 def parse_lines(data: bytes, path: StrPath) -> list[str]:
-    """As `read_lines`, from a file's content."""
+    """Parse a file's content, as `read_lines` does."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Which aborted transactions a read_committed fetch must tell of, from a log's `.txnindex` files.
+"""Aborted transactions for read_committed fetches, from a log's `.txnindex` files.
 
 An entry lies in the segment of its abort marker, which may be far behind the records that it is about: all segments from
 the fetch's on have to be asked. Most logs have no entry at all, and a log may have ten thousand segments; so what the

@@ -78,7 +78,7 @@ class LoadedLog(NamedTuple):
     """There is a file of `ledger.py`'s."""
     stats: RecoveryStats
     holes: tuple[Hole, ...]
-    """What the log has lost to damage, now and before, as far as somebody has not taken note."""
+    """Stretches that the log has lost to damage, now and before, until their `.damaged` files are deleted."""
 
 
 class LogLoader:
@@ -193,7 +193,7 @@ class LogLoader:
     # --- pass 2 ---
 
     def _finish_swaps(self, files: list[LogFileName], swaps: list[LogFileName]) -> None:
-        """Where a `.log.swap` is left, the segments that it covers are still to go; then names lose `.swap`, logs first.
+        """Finish swaps: delete the segments that a left `.log.swap` covers; then rename its files without `.swap`, logs first.
 
         Logs first, because an index that has lost it while its log has not would be taken for the original's. Snapshots stay:
         they belong to offsets, not to the files that were replaced.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _new = tuple.__new__
-"""Of a NamedTuple, at half the price: what an append makes is made for each batch of every client."""
+"""Constructor of a NamedTuple, at half the price of calling the class: every batch of every client makes some."""
 
 
 def no_checkpoint() -> bool:

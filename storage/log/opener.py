@@ -46,7 +46,7 @@ class LastStop(NamedTuple):
     knows_recovery_point: bool = False
     """`recovery_point` is what the checkpoint says, and not for want of one."""
     files: LogFiles | None = None
-    """What a clean stop of ours has left in its directory; None: not known."""
+    """Files that a clean stop has left in the log's directory; None: not known."""
 
 
 class LogOpener:

@@ -60,7 +60,7 @@ def read(
 
 
 def locate(view: tuple[LogSegment, ...], offset: int) -> LogOffsetMetadata:
-    """Where a read that must not pass `offset` ends: at the start of the batch that holds it, or at its segment's end."""
+    """Find the end of a read that must not pass `offset`: the start of the batch that holds it, or its segment's end."""
     segment = view[max(0, floor_index(view, offset))]
     position = segment.hint(offset)
     if position is None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BLOCK_BYTES = 256 * 1024
-"""What a question may have to walk again."""
+"""Bytes that a count may have to walk again."""
 _WINDOW_BYTES = 64 * 1024
 _NO_LIMIT = 2**63 - 1
 

@@ -47,7 +47,7 @@ _OFFSETS_CONTRADICT = ("offsets out of order", "offset too far from the segment'
 
 
 class Progress(NamedTuple):
-    """Whom recovery tells how far it is: `total(n)` finds n more bytes to read, `done(n)` has read them. Any thread."""
+    """Progress of recovery: `total(n)` announces n more bytes to read, `done(n)` says that they were read. Any thread."""
 
     total: Callable[[int], None]
     done: Callable[[int], None]
@@ -57,7 +57,7 @@ NO_PROGRESS = Progress(lambda _bytes: None, lambda _bytes: None)
 
 
 class Promise(NamedTuple):
-    """What checkpoints say of a log, from outside of its segments.
+    """Facts about a log from checkpoints, outside of its segments.
 
     Attributes:
         recovery_point: what lies below was durable; None: not known.
@@ -76,16 +76,16 @@ class Verdict(NamedTuple):
     """Decision about a segment."""
 
     rot: tuple[Damage, ...] = ()
-    """What was durable once, and is to become holes."""
+    """Stretches that were durable once, and become holes."""
     cut: Damage | None = None
-    """Where the log ends."""
+    """Position at which the log ends."""
 
 
 SOUND = Verdict()
 
 
 class LogRecovery:
-    """One load of one log; one thread. Blocks. OSError, DamagedLogError.
+    """Recovery of one log at its load; one thread. Blocks. OSError, DamagedLogError.
 
     Attributes:
         holes: known and new ones, in the order of their offsets.
@@ -323,7 +323,7 @@ class LogRecovery:
     # --- damage ---
 
     def _judge(self, segment: LogSegment, scanner: BatchScanner, later: Sequence[LogSegment]) -> Verdict:
-        """What of the segment is rot, and where the log is to be cut in it."""
+        """Decide which damage of the segment is rot, and where the log is to be cut in it."""
         limit = later[0].base_offset if later else None
         torn = scanner.stopped is not None or scanner.valid_bytes < segment.size
         contradicts = scanner.stopped in _OFFSETS_CONTRADICT or (limit is not None and scanner.next_offset > limit)
@@ -350,7 +350,7 @@ class LogRecovery:
         return Verdict(tuple(rot), None)
 
     def _is_rot(self, offset: int, later: Sequence[LogSegment]) -> bool:
-        """Whether damage that begins at that offset can't be what a crash has left."""
+        """True if damage that begins at that offset can't come from a crash."""
         point = self._promise.recovery_point
         return offset < point if point is not None else any(map(self._begins_soundly, later))
 
@@ -363,7 +363,7 @@ class LogRecovery:
             file.close()
 
     def _must_follow(self, expected: int, base_offset: int, last_offset: int) -> bool:
-        """Whether the log's last batch, which says it begins at `base_offset`, must begin at `expected`.
+        """True if the log's last batch, which says it begins at `base_offset`, must begin at `expected`.
 
         A gap is not enough: compaction leaves some, and so does a hole whose file is gone since somebody took note of it.
         """

@@ -1,4 +1,4 @@
-"""When the active segment must be closed and a new one begun: a pure function of values. `local_log.py` acts on it."""
+"""Conditions for closing the active segment and beginning a new one: a pure function of values. `local_log.py` acts on it."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ logger = logging.getLogger(__name__)
 
 _CLIENT = AppendOrigin.CLIENT
 _new = tuple.__new__
-"""Of a NamedTuple, at half the price: what an append makes is made for each batch of every client."""
+"""Constructor of a NamedTuple, at half the price of calling the class: every batch of every client makes some."""
 _NO_LIMIT_MS = 1 << 61
 """Kafka's "no limit" is 2^63 - 1; beyond this its sums with a clock would leave 64 bits."""
 
@@ -208,7 +208,7 @@ class UnifiedLog:
 
     @property
     def log_directory(self) -> LogDirectory:
-        """Where the files are and what opens them: for the cleaner, which writes new ones beside them."""
+        """Directory of the log's files, and its file system: the cleaner writes new files beside them."""
         return self.local.directory
 
     @property
@@ -244,7 +244,7 @@ class UnifiedLog:
 
     @property
     def holes(self) -> tuple[Hole, ...]:
-        """What the log has lost to damage, as far as `.damaged` files told when it was loaded."""
+        """Stretches that the log has lost to damage, from the `.damaged` files at its load."""
         return self.local.holes
 
     @property

@@ -207,7 +207,7 @@ def moved(records: ValidatedRecords, base_offset: int, append_time_ms: int) -> V
 
 
 class TargetFormat(NamedTuple):
-    """How a topic wants its records stored: a format, and a codec unless it keeps the producer's."""
+    """Format of a topic's stored records: the message format, and the codec unless the producer's is kept."""
 
     magic: int
     compression: TargetCompression | None
@@ -226,14 +226,14 @@ class TargetFormat(NamedTuple):
         return self.compression is not None and self.compression.differs(codec)
 
     def recompressed(self, data: Buffer, max_message_bytes: int) -> bytearray:
-        """The one validated and assigned batch of format 2 in `data` in the topic's codec; RecordTooLargeError."""
+        """Compress the one validated and assigned batch of format 2 in `data` with the topic's codec; RecordTooLargeError."""
         assert self.compression is not None
         batch = self.compression.recompressed(data, 0)
         _check_size(len(batch), max_message_bytes)
         return batch
 
     def converted(self, data: Buffer, batch: BatchInfo, max_message_bytes: int) -> ValidatedRecords:
-        """The one validated and assigned batch of format 2 in `data` in this topic's format 0 or 1.
+        """Convert the one validated and assigned batch of format 2 in `data` to this topic's format 0 or 1.
 
         Raises:
             FormatLacksFeatureError: it has a producer id, or is transactional.

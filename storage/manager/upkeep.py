@@ -75,7 +75,7 @@ class LogUpkeep:
         self._longest_flush_ms = _LONGEST_FLUSH_CHECK_MS
 
     def place(self, path: str) -> LogPlace:
-        """What a log in the directory `path`, on this data directory, works with. Any thread."""
+        """Resources of a log in the directory `path`, on this data directory. Any thread."""
         return LogPlace(
             path,
             self.space,

@@ -1,4 +1,4 @@
-"""Which old segments go, and when: the plan, its outlook for metrics, and the record of what went.
+"""Deletion of old segments: the plan, its outlook for metrics, and the record of deleted segments.
 
 Start reading at `plan.py`; `../log/retention.py` carries a plan out; the policies that a plan asks are `../deletion_policy.py`.
 """

@@ -23,7 +23,7 @@ class KnownSegment(NamedTuple):
     next_base_offset: int
     size: int
     largest_timestamp: int
-    """Of its records, ms; -1: has none, or not looked at yet."""
+    """Largest timestamp of its records, ms; -1: it has none, or was not read yet."""
     is_active: bool
 
 

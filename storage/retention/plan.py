@@ -1,4 +1,4 @@
-"""Which segments must go, and which policy says so: a pure function of values. `retention.py` acts on the answer.
+"""Plan of the segments to delete, and the policy that names each: a pure function of values. `retention.py` acts on it.
 
 The policies are asked in turn, each about what the others have left, until none names a segment any more: one call deletes
 all that repeated calls would. A policy is offered only what may go at all: nothing at or above the high watermark, and the

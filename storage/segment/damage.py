@@ -295,7 +295,7 @@ def _misplaced(batch: Batch, expected: int) -> Damage:
 
 
 def _culprits(jumped: Batch, found: Batch, before: int, high: int) -> tuple[Batch, ...]:
-    """Of two contradicting batches, the damaged one; both if that can't be told."""
+    """Decide which of two contradicting batches is damaged; both if that can't be told."""
     span = jumped.last_offset - jumped.base_offset + 1
     if found.base_offset - before == span:
         return (jumped,)  # what is missing is exactly what it has

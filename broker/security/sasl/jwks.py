@@ -181,7 +181,7 @@ class Keys:
             await _end_of(wait.reading)
 
     def find_blocking(self, key_id: str | None, algorithm: str, wait: Callable[[Wait], None]) -> PublicKey | None:
-        """As `find`, on a thread that may block, for as long as `wait` does, which may give up early."""
+        """Find a key as `find`, on a thread that may block: for as long as `wait` does, which may give up early."""
         search = self._search(key_id, algorithm)
         while True:
             try:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class Client(Protocol):
-    """What authentication needs of a connection. Loop thread."""
+    """Interface of a connection for its authentication. Loop thread."""
 
     peer_host: str
     principal: str
 
     @property
     def user(self) -> str:
-        """The name in `principal`."""
+        """Name of the user in `principal`."""
 
     def authenticated_as(self, principal: str) -> str | None:
         """The client has proved who it is; returns why it is refused all the same."""
@@ -47,7 +47,7 @@ class Client(Protocol):
         """Closes the connection after so long, for `reason`, unless `clear_deadline` comes before."""
 
     def clear_deadline(self) -> None:
-        """What `start_deadline` waited for has happened."""
+        """Cancel the deadline: what `start_deadline` waited for has happened."""
 
     def close_after_sending(self) -> None:
         """Handles no further request, and closes when the last answer has gone out."""
@@ -134,7 +134,7 @@ class ListenerSecurity:
         connection.start_deadline(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
 
     def attempt(self, peer: str, known: str | None = None) -> Attempt:
-        """As `Attempts.attempt`."""
+        """Begin an authentication, as `Attempts.attempt`."""
         assert self._commons is not None
         return self._commons.guesses.attempts.attempt(peer, known)
 

@@ -61,7 +61,7 @@ def parse_message(message: bytes) -> ClientMessage:
 
 
 class OAuthExchange:
-    """One message, or two for a bad token: the client gets the error, and acknowledges it."""
+    """OAUTHBEARER exchange: one message, or two for a bad token, as the client gets the error and acknowledges it."""
 
     __slots__ = ("_claims", "_refused", "_verifier")
 

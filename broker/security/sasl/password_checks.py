@@ -19,7 +19,7 @@ Run = Callable[[Callable[[], bool]], Awaitable[bool]]
 
 
 class PasswordChecks:
-    """Loop thread."""
+    """Checks passwords on a thread, each address in its turn. Loop thread."""
 
     def __init__(self, pool: Executor) -> None:
         """`pool`: an executor with one thread, used for nothing else."""

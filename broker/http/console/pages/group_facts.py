@@ -79,7 +79,7 @@ def list_groups(state: ConsoleState) -> list[Listed]:
 
 
 def find_group(state: ConsoleState, group_id: str) -> Listed:
-    """One group of the list. PageError if it is not there."""
+    """Find one group of the list. PageError if it is not there."""
     for group in list_groups(state):
         if group.group_id == group_id:
             return group
@@ -248,6 +248,6 @@ def _share_offsets(state: ConsoleState, group_id: str) -> Iterator[tuple[str, in
 
 
 def total(values: Sequence[int | None]) -> int | None:
-    """Their sum, None where one is not known."""
+    """Sum of the values; None where one is not known."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None

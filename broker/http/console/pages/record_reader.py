@@ -286,7 +286,7 @@ def _is_same_batch(one: Entry, other: Entry) -> bool:
 
 
 def _batches(data: bytes) -> Iterator[BatchHeader | str]:
-    """The whole batches in a slice. What can't be one ends it: a text says why."""
+    """Yield the whole batches in a slice. Bytes that can't be a batch end it: then the last item is a text that says why."""
     try:
         yield from iterate_batches(data)
     except (RecordError, ValueError) as error:

@@ -56,7 +56,7 @@ def topic_settings(state: ConsoleState, request: PageRequest, name: str) -> Page
 
 
 def describe(state: ConsoleState, kind: int, name: str, keys: list[str] | None = None) -> list[Any]:
-    """Rows of DescribeConfigs. PageError."""
+    """Ask for rows of DescribeConfigs. PageError."""
     from .....protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
