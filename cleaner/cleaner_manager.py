@@ -26,9 +26,8 @@ from .cleaner_state import CleanerState, read_state, write_state
 from .cleaning import Cleaner, CleaningTask, PassControl, PassResult
 from .eligibility import CleaningFacts, Eligibility, Reason, evaluate
 from .exceptions import CleaningAborted
-from .log_facts import COMPACT_POLICY, DirtySection, dirty_section, earliest_horizon, segment_facts
+from .log_facts import COMPACT_POLICY, DirtySection, dirty_section, earliest_horizon, read_steady, segment_facts
 from .pass_history import PassHistory
-from .steady_reads import read_steady
 
 if TYPE_CHECKING:
     from ..config.log_config import LogConfig
@@ -102,7 +101,6 @@ class _State:
         "last_pass_ms",
         "log",
         "passes",
-        "warned_reset",
     )
 
     def __init__(self, log: UnifiedLog, checkpoint: int | None) -> None:
@@ -122,7 +120,6 @@ class _State:
         self.last_pass_ms = -1
         self.eligibility: Eligibility | None = None
         self.as_of_ms = -1
-        self.warned_reset = False
 
 
 class Work(NamedTuple):

@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Protocol
 from ..protocol.records.exceptions import CorruptRecordError
 from ..storage.ledger.ledger import SegmentExtent
 from .aborted_transactions import AbortedTransactions
-from .cleaned_writer import MAX_SEGMENT_BYTES, CleanedWriter
+from .cleaned_writer import MAX_SEGMENT_BYTES, CleanedWriter, SegmentSizes, group_segments
 from .exceptions import CleaningAborted, CleaningError
 from .kernel import mixed_formats
 from .kernel._kernel import OffsetMap, RecordFilter, Transactions, check_offsets
 from .kernel.mixed_formats import MixedFilter
 from .kernel.results import FilterCounts, Stop
 from .removal_counts import removed_by_pass
-from .segment_groups import SegmentSizes, group_segments
 
 if TYPE_CHECKING:
     from ..storage.clock import Time
@@ -89,7 +88,6 @@ class PassResult:
     counts: FilterCounts = field(default_factory=FilterCounts)
     horizons: dict[int, int] = field(default_factory=dict)
     """Base offset of each segment that the pass went over → the earliest horizon in it, where there is one."""
-    build_ms: float = 0.0
     elapsed_ms: float = 0.0
     throttled_ms: float = 0.0
 
@@ -188,7 +186,6 @@ class _Pass:
         aborted = AbortedTransactions.of(self._directory, self._view, self._task.first_uncleanable)
         transactions = Transactions(aborted.keys())
         result.end_offset = self._build(closed, transactions)
-        result.build_ms = time.monotonic_ms() - begun
         self._filter(closed, transactions, aborted)
         result.elapsed_ms = time.monotonic_ms() - begun
         result.throttled_ms = throttler.waited_ms - waited

@@ -1,9 +1,14 @@
-"""Gathers facts of a log's segments as values: for the decision (`eligibility.py`) and for metrics."""
+"""Gathers facts of a log's segments as values: for the decision (`eligibility.py`) and for metrics.
+
+A list of segments is a snapshot; their files are opened by name when a fact is asked for, while retention and swaps may remove
+them. One that went meanwhile is no failure of the log: `read_steady` reads again with both locked out. The first try takes no
+lock, since reading may take long and retention must not wait for it as a rule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..storage.segment import file_records
 from .eligibility import NO_LIMIT_MS, SegmentFacts, first_dirty_offset
@@ -12,6 +17,8 @@ if TYPE_CHECKING:
     from ..config.log_config import LogConfig
     from ..storage.log.unified_log import UnifiedLog
     from ..storage.segment.log_segment import LogSegment
+    from ..storage.values import SegmentView
+
 
 COMPACT_POLICY = "compact"
 
@@ -73,3 +80,22 @@ def earliest_horizon(segment: LogSegment) -> int | None:
         return min(headers, default=None)
     finally:
         file.release()
+
+
+T = TypeVar("T")
+
+
+def read_steady(log: UnifiedLog, read: Callable[[], T]) -> T:
+    """Return `read()`, which must take the log's segments itself. Any thread but the loop's. FileNotFoundError: a file
+    is missing even with retention and swaps locked out.
+    """
+    try:
+        return read()
+    except FileNotFoundError:
+        with log.local.steady():
+            return read()
+
+
+def steady_views(log: UnifiedLog) -> list[SegmentView]:
+    """Facts of each segment, oldest first. Threads and errors as `read_steady`."""
+    return read_steady(log, lambda: list(log.local.segment_views()))

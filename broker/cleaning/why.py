@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...cleaner.eligibility import evaluate
 from ...cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, explain
-from ...cleaner.steady_reads import read_steady, steady_views
+from ...cleaner.log_facts import read_steady, steady_views
 from ...storage.deletion_policy import LogFacts, NamedPolicy, find_policy
 from ...storage.exceptions import DeletionPolicyError
 from ...storage.ledger.ledger import SegmentExtent

@@ -13,7 +13,7 @@ from functools import cache
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...storage.retention.history import Deleted
+from ...storage.retention.plan import Deleted
 from ..runtime.durability import LEVELS
 from ..runtime.metric_family import COUNTER, GAUGE, AnyFamily, Metric, Table, families_of, families_of_each
 from .health import flush_is_behind

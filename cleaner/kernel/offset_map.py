@@ -35,24 +35,11 @@ def entries_in(memory: int, load_factor: float = DEFAULT_LOAD_FACTOR) -> int:
     return max(1, int(slots_in(memory) * load_factor))
 
 
-def memory_for(entries: int, load_factor: float = 1.0) -> int:
-    """The least bytes in which `entries` keys fit."""
-    slots = max(1, int(entries / load_factor))
-    while int(slots * load_factor) < entries:
-        slots += 1
-    return slots * ENTRY_SIZE
-
-
 def memory_per_thread(buffer_size: int, threads: int) -> int:
     """Each cleaner thread's share of `log.cleaner.dedupe.buffer.size`, in bytes; no less than one entry."""
     if threads < 1:
         raise ValueError(f"{threads} cleaner threads")
     return max(ENTRY_SIZE, buffer_size // threads)
-
-
-def log_bytes_for(memory: int, message_size: int, load_factor: float = DEFAULT_LOAD_FACTOR) -> int:
-    """Bytes of log head that one pass can clean when every message has a key of its own."""
-    return entries_in(memory, load_factor) * message_size
 
 
 def make_map(memory: int, load_factor: float = DEFAULT_LOAD_FACTOR) -> OffsetMap:

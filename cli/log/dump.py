@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...storage.inspect.dump import Part
+    from ...storage.inspect.part import Part
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 

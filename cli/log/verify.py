@@ -50,7 +50,7 @@ def run(options: Any) -> int:
 
 
 def _line(finding: Finding) -> str:
-    from ...storage.inspect.dump import printable
+    from ...storage.inspect.part import printable
 
     place = finding.path if finding.position < 0 else f"{finding.path} at {finding.position}"
     kind = "fault" if finding.is_fault else "note "

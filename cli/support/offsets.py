@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.metadata import MetadataResponseTopic
     from .kafka_client import KafkaClient
 
-EARLIEST, LATEST, LARGEST_TIMESTAMP = -2, -1, -3
+EARLIEST, LATEST = -2, -1
 Partition = tuple[str, int]
 
 

@@ -45,9 +45,3 @@ def append_varint(out: bytearray, value: int) -> None:
         out.append((raw & 0x7F) | 0x80)
         raw >>= 7
     out.append(raw)
-
-
-def varint_size(value: int) -> int:
-    """Number of bytes that `append_varint` writes for `value`."""
-    raw = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF
-    return max(1, (raw.bit_length() + 6) // 7)

@@ -50,7 +50,6 @@ class IndexFile:
 
     ENTRY: ClassVar[Struct]
     ENTRY_SIZE: ClassVar[int]
-    KIND: ClassVar[str]
 
     __slots__ = (
         "_count",

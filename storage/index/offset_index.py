@@ -33,7 +33,6 @@ class OffsetIndex(IndexFile):
 
     ENTRY: ClassVar[Struct] = Struct(">ii")
     ENTRY_SIZE: ClassVar[int] = 8
-    KIND: ClassVar[str] = "offset index"
 
     __slots__ = ("_last",)
     _last: OffsetPosition

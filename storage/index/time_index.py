@@ -39,7 +39,6 @@ class TimeIndex(IndexFile):
 
     ENTRY: ClassVar[Struct] = Struct(">qi")
     ENTRY_SIZE: ClassVar[int] = 12
-    KIND: ClassVar[str] = "time index"
 
     __slots__ = ("_last",)
     _last: TimestampOffset

@@ -4,8 +4,7 @@
 another without a gap, so whatever lies in a file is spoken of: batches and entries, preallocated zeros, what is cut
 off, and what is garbage. The text of a part is the line that Apache Kafka's DumpLogSegments prints where that has one.
 
-    dump_log.py      batches and their records               .log, and KRaft's .checkpoint
-    dump_message.py  messages of formats 0 and 1             .log
+    dump_log.py      batches, messages, their records        .log, and KRaft's .checkpoint
     dump_index.py    entries                                 .index .timeindex .txnindex, and producers in a .snapshot
     here             lines of the small text files           checkpoints, partition.metadata, meta.properties, the marks
 
@@ -15,12 +14,11 @@ of an active segment may then look cut off. Blocks; any thread.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ..exceptions import StorageError
 from ..io.checkpoint import (
@@ -31,7 +29,7 @@ from ..io.checkpoint import (
     REPLICATION_OFFSET_CHECKPOINT,
 )
 from ..io.checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, unsealed
-from ..io.filesystem import Buffer, FileSystem, StrPath
+from ..io.filesystem import FileSystem, StrPath
 from ..ledger.ledger import LEDGER_FILE
 from ..log.leader_epoch import LEADER_EPOCH_CHECKPOINT
 from ..log.partition_metadata import PARTITION_METADATA_FILE, ZERO_UUID, decode_uuid
@@ -47,11 +45,8 @@ from ..segment.names import (
     parse_file_name,
     parse_hole,
 )
-
-Value: TypeAlias = "int | str | bool | list[Value] | dict[str, Value] | None"
-Fields: TypeAlias = "Mapping[str, Value]"
-Decoder: TypeAlias = "Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]"
-"""Decodes a record's key and value from their bytes; ValueError (or a subclass) if they can't be decoded."""
+from . import dump_index, dump_log
+from .part import Decoder, Fields, Part, Value, part_of
 
 CLEANER_STATE = "tidelog-cleaner.json"  # ours: what the cleaner remembers of a partition; one JSON object
 QUORUM_STATE = "quorum-state"  # KRaft's: who leads; one JSON object
@@ -67,26 +62,6 @@ _COPIES = tuple(f"{COPY_PREFIX}{name}" for name in COPIED_CHECKPOINTS)
 _UNUSUAL_MAX_INT64 = 2**63 - 1
 
 
-class Part(NamedTuple):
-    """One stretch of a file, explained.
-
-    Attributes:
-        kind: `batch`, `record`, `entry`, `line`, `unused`, `cut off`, `garbage` …
-        position, size: where its bytes lie in the file (those of records lie within their batch's); a record in a
-            compressed batch has none of its own: −1 and 0.
-        text: the line for people.
-        fields: the same for programs, and what the line leaves out.
-        problem: the damage, empty when there is none.
-    """
-
-    kind: str
-    position: int
-    size: int
-    text: str
-    fields: Fields
-    problem: str = ""
-
-
 def explain(
     file_system: FileSystem,
     path: StrPath,
@@ -100,8 +75,6 @@ def explain(
 
     StorageError when its name is none of a log's files, or it is too large to be one; OSError when it can't be read.
     """
-    from . import dump_index, dump_log
-
     name = PurePath(path).name
     parsed = parse_file_name(name)
     if parsed is not None:
@@ -149,64 +122,6 @@ def heading(path: StrPath) -> str:
     if name.startswith("bootstrap"):
         return "KRaft bootstrap snapshot"
     return f"Snapshot end offset: {int(name[:20])}, epoch: {int(name[21:31])}"
-
-
-def part_of(kind: str, position: int, size: int, fields: Fields, problem: str = "") -> Part:
-    """A part whose line lists its fields in order: `name: value name: value`."""
-    text = " ".join(f"{name}: {plain(value)}" for name, value in fields.items())
-    return Part(kind, position, size, text, fields, problem)
-
-
-def plain(value: object) -> str:
-    """Format a value for the lines: `true`, `null`, numbers and text as they are."""
-    if isinstance(value, bool) or value is None:
-        return json.dumps(value)
-    return printable(value) if isinstance(value, str) else str(value)
-
-
-def printable(text: str) -> str:
-    """`text` on one line and harmless to a terminal: control characters and surrogates are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c == " " else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-    )
-
-
-def time_name(is_append_time: bool) -> str:
-    """DumpLogSegments' name for a kind of timestamp."""
-    return "LogAppendTime" if is_append_time else "CreateTime"
-
-
-def optional(value: int | None) -> str:
-    """Format a number that may be missing, as DumpLogSegments does."""
-    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
-
-
-def text_of(data: Buffer) -> str:
-    """Decode bytes as text; invalid UTF-8 becomes U+FFFD."""
-    return bytes(data).decode("utf-8", "replace")
-
-
-def contents_text(key: Buffer | None, value: Buffer | None) -> str:
-    """Key and value for the end of a record's line; null ones are left out."""
-    text = "" if key is None else f" key: {printable(text_of(key))}"
-    return text if value is None else f"{text} payload: {printable(text_of(value))}"
-
-
-def contents(key: Buffer | None, value: Buffer | None) -> dict[str, Value]:
-    """Key and value for JSON, complete."""
-    return content("key", key) | content("value", value)
-
-
-def content(name: str, data: Buffer | None) -> dict[str, Value]:
-    """`{name: text}`, or `{nameBase64: …}` where the bytes are no UTF-8."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: bytes(data).decode()}
-    except UnicodeDecodeError:
-        return {f"{name}Base64": base64.b64encode(data).decode()}
 
 
 def _damaged_bytes(hole: Hole, size: int) -> Part:
@@ -274,22 +189,28 @@ def _explain_checkpoint(data: bytes, columns: tuple[str, ...]) -> Iterator[Part]
             yield part_of("header", position, size, {name: text if value is None else value}, problem)
             continue
         count += 1
-        words = text.split(" ")
-        fields: dict[str, Value] = {}
-        if len(words) == len(columns):
-            for column, word in zip(columns, words, strict=True):
-                is_number = word.isascii() and word.isdigit() and int(word[:20]) <= _UNUSUAL_MAX_INT64
-                if column != "topic" and not is_number:
-                    problem = problem or f"{word[:40]!r} is no {column}"
-                fields[column] = int(word) if column != "topic" and is_number else word
-        else:
-            fields["text"] = text
-            problem = problem or f"not `{' '.join(columns)}`"
+        fields, unlike = _entry_fields(text, columns)
+        problem = problem or unlike
         if count > announced:
             problem = problem or f"line {count} of {announced}"
         yield part_of("entry", position, size, fields, problem)
     if count < announced:
         yield part_of("cut off", end, 0, {"missing": announced - count}, f"{announced} lines announced, {count} there")
+
+
+def _entry_fields(text: str, columns: tuple[str, ...]) -> tuple[dict[str, Value], str]:
+    """Fields of an entry's line, and what is wrong with it or ""."""
+    words = text.split(" ")
+    if len(words) != len(columns):
+        return {"text": text}, f"not `{' '.join(columns)}`"
+    fields: dict[str, Value] = {}
+    problem = ""
+    for column, word in zip(columns, words, strict=True):
+        is_number = word.isascii() and word.isdigit() and int(word[:20]) <= _UNUSUAL_MAX_INT64
+        if column != "topic" and not is_number:
+            problem = problem or f"{word[:40]!r} is no {column}"
+        fields[column] = int(word) if column != "topic" and is_number else word
+    return fields, problem
 
 
 def _explain_sealed(data: bytes, *, is_json: bool) -> Iterator[Part]:

@@ -14,7 +14,7 @@ from ..index.offset_index import OffsetIndex
 from ..index.time_index import TimeIndex
 from ..index.transaction_index import TransactionIndex
 from ..producers.snapshot import VERSION
-from .dump import Part, Value, part_of
+from .part import Part, Value, part_of
 
 _TRANSACTION = Struct(">hqqqq")
 _SNAPSHOT_HEADER = Struct(">hIi")

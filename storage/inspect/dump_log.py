@@ -1,6 +1,9 @@
-"""Explains a `.log` file: its batches, with `records` each record too, and bytes that are no batch (see `dump.py`).
+"""Explains a `.log` file: its batches and messages, with `records` each record too, and bytes that are no batch (see
+`dump.py`).
 
-The rulers are in `protocol/records/record_batch.py`. KRaft's snapshots (`.checkpoint`) are batches too and come here.
+The rulers are in `protocol/records/record_batch.py`, and in `legacy_record.py` for formats 0 and 1: a message stands where a
+batch does, and a wrapper's inner messages come as its records, with the offsets that they have in the log. KRaft's snapshots
+(`.checkpoint`) are batches too and come here.
 """
 
 from __future__ import annotations
@@ -10,13 +13,21 @@ from struct import Struct
 
 from ...protocol.records.attributes import Compression
 from ...protocol.records.exceptions import RecordError
-from ...protocol.records.legacy_record import read_legacy_header
+from ...protocol.records.legacy_record import (
+    LegacyRecord,
+    iterate_legacy_messages,
+    iterate_legacy_records,
+    read_legacy_header,
+    read_legacy_record,
+    unwrap,
+)
 from ...protocol.records.record_batch import (
     MAGIC_V2,
     NO_SEQUENCE,
     RECORDS_AT,
     BatchHeader,
     RawRecord,
+    Record,
     iterate_raw_records,
     payload_of,
     read_batch_header,
@@ -25,8 +36,20 @@ from ...protocol.records.record_batch import (
 from ..io.filesystem import FileSystem, StrPath
 from ..producers.transaction_marker import parse_transaction_marker
 from ..segment.batch_walk import Found, Stretch, computed_crc, walk
-from .dump import Decoder, Part, Value, content, contents, contents_text, optional, plain, printable, text_of, time_name
-from .dump_message import explain_message
+from .part import (
+    Decoder,
+    Part,
+    Value,
+    content,
+    contents,
+    contents_text,
+    optional,
+    part_of,
+    plain,
+    printable,
+    text_of,
+    time_name,
+)
 
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_TYPES = (
@@ -213,3 +236,74 @@ def _control(raw: RawRecord, problem: str) -> tuple[dict[str, Value], str]:
 
 def _bytes(view: memoryview | None) -> bytes | None:
     return None if view is None else bytes(view)
+
+
+_MAGIC_V0 = 0
+
+
+def explain_message(found: Found, base_offset: int, *, records: bool, data: bool) -> Iterator[Part]:
+    """Explain one message; with `records` the messages in a wrapper too, with `data` keys and values."""
+    header = read_legacy_header(found.data, offset_in_file=found.position)
+    crc = computed_crc(found.data, found.magic) if found.is_whole else header.crc
+    problem = ""
+    if crc != header.crc:
+        problem = f"the bytes have the crc {crc}"
+    elif header.base_offset < base_offset:
+        problem = f"offset {header.base_offset} is below the segment's, {base_offset}"
+    elif header.compression > Compression.LZ4:
+        problem = f"format {found.magic} has no codec with the id {header.compression}"
+    elif not found.is_whole:
+        problem = "the message is too large to be read: only its header is explained"
+    codec = Compression(header.compression).name.lower() if header.compression <= Compression.ZSTD else "unknown"
+    fields: dict[str, Value] = {
+        "offset": header.base_offset,
+        "position": found.position,
+        _time_name(header): header.max_timestamp,
+        "size": found.size,
+        "magic": found.magic,
+        "compresscodec": codec,
+        "crc": header.crc,
+        "isvalid": crc == header.crc,
+    }
+    yield part_of("batch", found.position, found.size, fields, problem)
+    if records and found.is_whole:
+        yield from _inner_messages(found, header, data)
+
+
+def _time_name(header: BatchHeader) -> str:
+    return "NoTimestampType" if header.magic == _MAGIC_V0 else time_name(header.is_append_time)
+
+
+def _inner_messages(found: Found, header: BatchHeader, data: bool) -> Iterator[Part]:
+    try:
+        message = read_legacy_record(found.data)
+        if not message.is_wrapper:
+            [record] = iterate_legacy_records(message)
+            crc = computed_crc(found.data, found.magic)
+            yield _message_record(header, message, record, crc == message.crc, data, (found.position, found.size))
+            return
+        # The second walk knows the offsets and checks each message, the first has the checksums.
+        inner = iterate_legacy_messages(unwrap(message))
+        for raw, record in zip(inner, iterate_legacy_records(message), strict=True):
+            yield _message_record(header, raw, record, True, data, (-1, 0))
+    except RecordError as error:
+        yield Part("record", -1, 0, f"| {printable(str(error))}", {}, f"can't be read: {error}")
+
+
+def _message_record(
+    header: BatchHeader, raw: LegacyRecord, record: Record, is_valid: bool, data: bool, place: tuple[int, int]
+) -> Part:
+    fields: dict[str, Value] = {
+        "offset": record.offset,
+        _time_name(header): record.timestamp,
+        "keySize": -1 if record.key is None else len(record.key),
+        "valueSize": -1 if record.value is None else len(record.value),
+        "isValid": is_valid,
+        "crc": raw.crc,
+    }
+    part = part_of("record", *place, fields)
+    text = f"| {part.text}"
+    if data:
+        text += contents_text(record.key, record.value)
+        fields |= contents(record.key, record.value)
+    return part._replace(text=text, fields=fields)

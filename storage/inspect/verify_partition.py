@@ -1,26 +1,78 @@
-"""Checks one partition's directory: names, segments in order, epochs and identity (see `verify.py`)."""
+"""Checks one partition's directory: names, segments in order, epochs, identity and ledger (see
+`verify.py`)."""
 
 from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from ..exceptions import CorruptCheckpointError, StorageError
-from ..ledger.ledger import LEDGER_FILE, SegmentExtent
+from ..ledger.keeper import is_strange, resolved
+from ..ledger.ledger import LEDGER_FILE, SegmentExtent, decode
 from ..log.leader_epoch import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochCache
 from ..log.partition_metadata import PARTITION_METADATA_FILE, read_partition_metadata
 from ..segment.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, LogFileName, parse_file_name, parse_hole
 from .dump import CLEANER_STATE, QUORUM_STATE
-from .verify_ledger import LedgerCheck
 from .verify_producers import ProducerCheck
 from .verify_segment import SegmentCheck, Surroundings
 
 if TYPE_CHECKING:
     from ..io.filesystem import FileSystem
+    from ..segment.names import Hole
     from .verify_report import Report
+
+
+class LedgerCheck:
+    """Checks that live counts match a partition's ledger, and that its account balances. Read-only.
+
+    Made before the segments are read, so that a running daemon's changes are noticed.
+    """
+
+    def __init__(self, file_system: FileSystem, directory: str, report: Report) -> None:
+        self._fs = file_system
+        self._path = f"{directory}/{LEDGER_FILE}"
+        self._report = report
+        self._data = self._read()
+
+    def _read(self) -> bytes | None:
+        try:
+            return self._fs.read_bytes(self._path)
+        except FileNotFoundError:
+            return None
+
+    def finish(
+        self,
+        segments: Sequence[SegmentExtent],
+        live: Mapping[int, int],
+        checkpoint: int | None,
+        log_start_offset: int = 0,
+        holes: Sequence[Hole] = (),
+    ) -> None:
+        """Compare. `live`: records by base offset of all `segments`, without those that could not be counted;
+        `checkpoint`: the cleaner's.
+        """
+        if self._data is None or self._read() != self._data:
+            return  # none is kept yet, or a daemon is at it
+        found = decode(self._data)
+        if found is None:
+            self._report.add("ledger-corrupt", self._path, 0, "not understood, or appended is not live + removed")
+            return
+        ledger = resolved(found, segments, lambda segment: live.get(segment.base_offset, -1))
+        assert ledger is not None
+        if not {hole.name for hole in holes} <= set(ledger.holes):  # the daemon books them as it begins to work
+            ledger = ledger.with_holes(holes, segments, lambda segment: live.get(segment.base_offset, 0))
+        if is_strange(ledger, segments, checkpoint, log_start_offset):
+            self._report.add("ledger-foreign", self._path, -1, "segments are not those that it was kept for")
+            return
+        for segment in segments:
+            told, there = ledger.live_of(segment), live.get(segment.base_offset)
+            if there is not None and told != there:
+                what = f"segment {segment.base_offset} has {there} records; the ledger says {told}"
+                self._report.add("ledger-differs", self._path, -1, what)
+
 
 # KRaft's own, in __cluster_metadata-0; the cleaner's notes.
 _KNOWN_FILES = frozenset((LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, QUORUM_STATE, CLEANER_STATE, LEDGER_FILE))

@@ -32,7 +32,7 @@ from .dump_log import batch_header
 if TYPE_CHECKING:
     from ..io.filesystem import FileSystem
     from ..log.leader_epoch import EpochEntry
-    from .dump import Part
+    from .part import Part
     from .verify_producers import ProducerCheck
     from .verify_report import Report
 

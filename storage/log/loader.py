@@ -115,7 +115,6 @@ class LogLoader:
         self._clean = clean
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
-        self._gaps_below = gaps_below
         self._time = time
         self._jitter = jitter
         self._progress = progress

@@ -88,7 +88,6 @@ class LogOpener:
             self._fs,
             self._time,
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
-            transaction_max_timeout_ms=self.config.transaction_max_timeout_ms,
         )
         directory = LogDirectory(path, self._fs, self._cache, config, place.space, place.pace)
         loaded = LogLoader(

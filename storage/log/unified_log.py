@@ -26,8 +26,8 @@ from ..exceptions import KafkaStorageError, OffsetOutOfRangeError
 from ..index.transaction_index import AbortedTxn
 from ..producers.replay import ProducerReplay
 from ..producers.transaction_marker import MARKER_BATCH_SIZE, marker_of
-from ..retention.history import RetentionRecord
 from ..retention.outlook import KnownSegment, RetentionOutlook, outlook
+from ..retention.plan import RetentionRecord
 from ..segment.log_segment import LogSegment
 from ..segment.names import DELETED_STAGE
 from ..segment.segment_list import floor_index
@@ -468,26 +468,6 @@ class UnifiedLog:
                 raise KafkaStorageError(f"{self.name}: reading the last batch failed: {error}") from error
         self._append_time_floor = append_time = max(now, floor)
         return append_time
-
-    def append_batches(
-        self, buffer: bytearray | memoryview, *, origin: AppendOrigin = AppendOrigin.COORDINATOR
-    ) -> LogAppendInfo:
-        """Append what the broker itself built: one writable batch or more, in one write each. Loop thread.
-
-        Answers with the first and last offset of all. Raises as `append_as_leader`; batches before the one that failed stay.
-        """
-        position, count, size = 0, 0, len(buffer)
-        first: LogAppendInfo | None = None
-        info: LogAppendInfo | None = None
-        while position < size:
-            end = position + read_header(buffer, position, size).size
-            info = self.append_as_leader(buffer, position, end, origin=origin)
-            first = first or info
-            count += info.record_count
-            position = end
-        assert first is not None
-        assert info is not None
-        return info._replace(first_offset=first.first_offset, record_count=count, size=size)
 
     def _write(
         self,

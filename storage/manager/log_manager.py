@@ -157,7 +157,6 @@ class LogManager:
         self._default_config = log_config(config, {})
         for log in self.logs():
             log.producers.producer_id_expiration_ms = config.producer_id_expiration_ms
-            log.producers.transaction_max_timeout_ms = config.transaction_max_timeout_ms
 
     def get(self, topic: str, partition: int) -> UnifiedLog | None:
         """The log of a partition, or None."""
@@ -306,7 +305,7 @@ class LogManager:
         """
         if all(entry.name.state is not DirectoryState.FUTURE for entries in found.values() for entry in entries):
             return []
-        from .interrupted_moves import key_of, plan_moves
+        from .move import key_of, plan_moves
 
         plan = plan_moves(entry for entries in found.values() for entry in entries)
         for entry in plan.promoted:

@@ -8,33 +8,44 @@
 
 The unit is the file: a segment's bytes, its indexes and its snapshot are the same there, and so are their times of modification,
 which retention goes by where records have none.
+
+A start continues the moves that the last stop interrupted (`plan_moves`, from the names of directories alone):
+
+    the partition, and its future copy          go on with the one, make the other again
+    no partition, a future copy, and a          the change-over had begun: the copy is the log
+    `-delete` of the same unique part
+    a future copy alone                         left alone: the partition may lie on a disk that is missing today
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import KafkaStorageError, MoveCancelledError
+from ..io.checkpoint import TopicPartition
 from ..segment.names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
+    DirectoryState,
     deleted_directory_name,
     file_name,
     parse_file_name,
     parse_hole,
     partition_directory_name,
 )
+from .data_directory import PartitionDirectory
 
 if TYPE_CHECKING:
     from ..io.filesystem import File, FileSystem
     from ..log.unified_log import UnifiedLog
     from ..segment.log_segment import LogSegment
     from .upkeep import LogUpkeep
+
 
 logger = logging.getLogger(__name__)
 
@@ -306,3 +317,44 @@ def _copied_chunks(source: File, target: File, start: int, size: int) -> Iterato
         target.append(data)
         position += len(data)
         yield data
+
+
+class MovePlan(NamedTuple):
+    """Future directories, by what a start does with them. Of several for one partition the first counts."""
+
+    promoted: Sequence[PartitionDirectory]
+    resumed: Sequence[PartitionDirectory]
+    superfluous: Sequence[PartitionDirectory]
+    """Further copies of a partition that already has one."""
+    unknown: Sequence[PartitionDirectory]
+
+
+def key_of(entry: PartitionDirectory) -> TopicPartition:
+    """Topic and partition of a directory."""
+    return entry.name.topic, entry.name.partition
+
+
+def plan_moves(found: Iterable[PartitionDirectory]) -> MovePlan:
+    """Sort the partition directories `found` in all data directories."""
+    entries = list(found)
+    live = {key_of(entry) for entry in entries if entry.name.state is DirectoryState.LIVE}
+    # The topic's name may be cut in a deleted directory's: the unique part and the number tell.
+    left = {(e.name.partition, e.name.unique) for e in entries if e.name.state is DirectoryState.DELETED}
+    futures = [entry for entry in entries if entry.name.state is DirectoryState.FUTURE]
+    promoted: dict[TopicPartition, PartitionDirectory] = {}
+    for entry in futures:
+        if key_of(entry) not in live and (entry.name.partition, entry.name.unique) in left:
+            promoted.setdefault(key_of(entry), entry)
+    resumed: dict[TopicPartition, PartitionDirectory] = {}
+    superfluous, unknown = [], []
+    for entry in futures:
+        key = key_of(entry)
+        if promoted.get(key) is entry:
+            continue
+        if key in promoted or key in resumed:
+            superfluous.append(entry)
+        elif key in live:
+            resumed[key] = entry
+        else:
+            unknown.append(entry)
+    return MovePlan(list(promoted.values()), list(resumed.values()), superfluous, unknown)

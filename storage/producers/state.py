@@ -14,8 +14,8 @@ may have gone with retention. *Expiration* differs a little from Kafka's, which 
 a producer that replays old data would be forgotten at once and its retries appended twice. Here a producer is idle
 since our clock's last append by it; after loading, since the later of its timestamp and the snapshot's file time.
 
-Threads: all belongs to the log's writer (the loop thread; recovery before the log is published) but `write_snapshot`,
-`mark_snapshot_deleted` and `delete_snapshot_file`, which do I/O and are for the pool.
+Threads: all belongs to the log's writer (the loop thread; recovery before the log is published) but `write_snapshot`
+and `delete_snapshot_file`, which do I/O and are for the pool.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..exceptions import (
     TransactionCoordinatorFencedError,
 )
 from ..io.filesystem import FileSystem, StrPath
-from ..segment.names import DELETED_STAGE, SNAPSHOT_SUFFIX, file_name, parse_file_name
+from ..segment.names import SNAPSHOT_SUFFIX, file_name
 from ..values import AppendOrigin
 from .entry import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchMetadata, ProducerStateEntry, in_sequence
 from .snapshot import decode_snapshot, encode_snapshot
@@ -43,8 +43,6 @@ from .transaction_marker import TransactionMarker
 logger = logging.getLogger(__name__)
 
 DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
-DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms
-LATE_TRANSACTION_BUFFER_MS = 300_000  # Kafka's: a transaction is hanging when its timeout and this have passed
 _SNAPSHOT_LIMIT = 1 << 30
 
 
@@ -128,12 +126,10 @@ class ProducerStateManager:
         time: Time,
         *,
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
-        transaction_max_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS,
     ) -> None:
-        """Does no I/O: `load_snapshots` lists the snapshot files, `truncate_and_reload` reads one."""
+        """Does no I/O: `found_snapshots` takes a list of the snapshot files, `truncate_and_reload` reads one."""
         self.directory = str(directory)
         self.producer_id_expiration_ms = producer_id_expiration_ms
-        self.transaction_max_timeout_ms = transaction_max_timeout_ms
         self._file_system = file_system
         self._time = time
         self._producers: dict[int, ProducerStateEntry] = {}
@@ -325,13 +321,6 @@ class ProducerStateManager:
             return OpenTransaction(producer_id, first_offset, entry.last_timestamp, entry.transaction_began_ms)
         return None
 
-    def has_late_transaction(self, now_ms: int) -> bool:
-        """True if the oldest open transaction hangs: its coordinator should have ended it by now."""
-        oldest = self.oldest_transaction()
-        if oldest is None or oldest.last_timestamp <= 0:
-            return False
-        return now_ms - oldest.last_timestamp > self.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
-
     # --- producers ---
 
     def __len__(self) -> int:
@@ -407,15 +396,8 @@ class ProducerStateManager:
     def snapshot_path(self, offset: int) -> str:
         return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
-    def load_snapshots(self) -> None:
-        """List the snapshot files of the directory. Blocks."""
-        parsed = map(parse_file_name, self._file_system.list_directory(self.directory))
-        self.found_snapshots(
-            name.base_offset for name in parsed if name and name.suffix == SNAPSHOT_SUFFIX and not name.stage
-        )
-
     def found_snapshots(self, offsets: Iterable[int]) -> None:
-        """Take a list of snapshot files: `load_snapshots` for callers that have listed the directory already."""
+        """Take the offsets of the snapshot files in the directory."""
         found: dict[int, PendingSnapshot | None] = dict.fromkeys(offsets)
         with self._snapshot_lock:
             self._snapshots = found
@@ -484,19 +466,6 @@ class ProducerStateManager:
         """Take a snapshot off the list; the caller moves or deletes the file. False when there was none."""
         with self._snapshot_lock:
             return self._snapshots.pop(offset, _DELETED) is not _DELETED
-
-    def mark_snapshot_deleted(self, offset: int) -> list[str]:
-        """Take a snapshot off the list and rename its file to `.deleted`; returns its path, for the caller to unlink.
-        Any thread.
-        """
-        if not self.forget_snapshot(offset):
-            return []
-        path = self.snapshot_path(offset)
-        try:
-            self._file_system.rename(path, path + DELETED_STAGE)
-        except FileNotFoundError:  # being written: `write_snapshot` sees that it is forgotten
-            return []
-        return [path + DELETED_STAGE]
 
     def delete_snapshot_file(self, offset: int) -> None:
         """Delete the file of a snapshot that is off the list. Any thread; blocks."""

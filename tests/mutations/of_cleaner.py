@@ -85,7 +85,7 @@ MUTATIONS = [
     ),
     Mutation(
         "cleaner/group-size",
-        "cleaner/segment_groups.py",
+        "cleaner/cleaned_writer.py",
         "            size + segment.size <= max_bytes",
         "            size + segment.size < max_bytes",
         "Segments that fit exactly into one are not joined.",

@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.fake_filesystem import FakeFileSystem
+from support.logs import snapshots_in
 from support.mock_time import MockTime
 from tidelog.storage.exceptions import InvalidProducerEpochError, InvalidTxnStateError, OutOfOrderSequenceError
 from tidelog.storage.producers.state import DuplicateBatch, ProducerStateManager
@@ -164,7 +165,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         """A snapshot keeps the last batch of each producer; what was ended is below the high watermark then."""
         self.state.take_snapshot()
         self.state = ProducerStateManager("/t", self.system, self.time)
-        self.state.load_snapshots()
+        self.state.found_snapshots(snapshots_in(self.system, "/t"))
         self.state.truncate_and_reload(-1, self.end, self.time.milliseconds())
         assert self.state.map_end_offset == self.end
         self.high_watermark = self.end

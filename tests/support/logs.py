@@ -20,10 +20,17 @@ from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.io.filesystem import FileSystem
 from tidelog.storage.log.unified_log import UnifiedLog
 from tidelog.storage.manager.log_manager import LogManager
+from tidelog.storage.segment.names import SNAPSHOT_SUFFIX, parse_file_name
 
 TOPIC_ID = UUID("6f1ed002-ab59-40d5-8c0e-5e2f0d3c2b01")
 ROOT = "/data"
 SMALL_INDEX = 4096  # 10 MiB of zeros per index would be most of a test's time
+
+
+def snapshots_in(file_system: FileSystem, directory: str) -> list[int]:
+    """Offsets of the producer snapshots in a partition's directory."""
+    parsed = map(parse_file_name, file_system.list_directory(directory))
+    return [name.base_offset for name in parsed if name and name.suffix == SNAPSHOT_SUFFIX and not name.stage]
 
 
 def batch(*values: bytes | str, timestamp: int = START_MS, step: int = 1, **arguments: Any) -> bytearray:

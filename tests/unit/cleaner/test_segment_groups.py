@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.cleaner.segment_groups import SegmentSizes, group_segments
+from tidelog.cleaner.cleaned_writer import SegmentSizes, group_segments
 
 FAR = 2**31 + 5
 

@@ -8,7 +8,7 @@ from support.cleaning import CleaningWorld, Control, put
 from support.logs import World
 from tidelog.cleaner.cleaning import CleaningTask
 from tidelog.cleaner.exceptions import CleaningAborted
-from tidelog.cleaner.steady_reads import read_steady, steady_views
+from tidelog.cleaner.log_facts import read_steady, steady_views
 
 
 class Log:

@@ -6,8 +6,8 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from .....cleaner.log_facts import steady_views
 from .....cleaner.removal_counts import removed_by_retention
-from .....cleaner.steady_reads import steady_views
 from .....protocol.api_keys import ApiKey
 from .....protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from .....storage.exceptions import StorageError

@@ -27,6 +27,7 @@ from tidelog.protocol.records.builder import build_batch, seal
 from tidelog.protocol.records.exceptions import CorruptRecordError
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record, iterate_batches, iterate_records
+from tidelog.storage.values import AppendOrigin
 
 TOPIC = "__consumer_offsets"
 
@@ -46,7 +47,7 @@ def make_log(world, **settings):
 
 def append(log, *records, **arguments):
     batch = bytearray(build_batch([Record(0, 5, key, value) for key, value in records], **arguments))
-    log.append_batches(batch)
+    log.append_as_leader(batch, 0, len(batch), origin=AppendOrigin.COORDINATOR)
 
 
 def replayed(log):

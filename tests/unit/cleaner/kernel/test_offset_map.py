@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.cleaner.kernel.offset_map import (
-    entries_in,
-    log_bytes_for,
-    make_map,
-    memory_for,
-    memory_per_thread,
-    slots_in,
-)
+from tidelog.cleaner.kernel.offset_map import ENTRY_SIZE, entries_in, make_map, memory_per_thread, slots_in
 
 KB, MB, GB = 1000, 1000**2, 1000**3
 KIB, GIB = 1 << 10, 1 << 30
 SECRET = bytes(range(16))
+
+
+def memory_for(entries: int, load_factor: float = 1.0) -> int:
+    """The least bytes in which `entries` keys fit."""
+    slots = max(1, int(entries / load_factor))
+    while int(slots * load_factor) < entries:
+        slots += 1
+    return slots * ENTRY_SIZE
+
+
+def log_bytes_for(memory: int, message_size: int, load_factor: float) -> int:
+    """Bytes of log head that one pass can clean when every message has a key of its own."""
+    return entries_in(memory, load_factor) * message_size
 
 
 def test_an_entry_takes_exactly_24_bytes() -> None:

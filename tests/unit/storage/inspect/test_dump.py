@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.fake_filesystem import FakeFileSystem
 from tidelog.storage.exceptions import StorageError
-from tidelog.storage.inspect.dump import Part, explain, heading, printable
+from tidelog.storage.inspect.dump import explain, heading
+from tidelog.storage.inspect.part import Part, printable
 from tidelog.storage.io.checkpoint_copy import COPIED_CHECKPOINTS, write_checkpoint
 from tidelog.storage.log.stop_record import LogFiles, write_stop_record
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import struct
 
 from support.fake_filesystem import FakeFileSystem
-from tidelog.storage.inspect.dump import Part, explain
+from tidelog.storage.inspect.dump import explain
+from tidelog.storage.inspect.part import Part
 from tidelog.storage.producers.entry import BatchMetadata, ProducerStateEntry
 from tidelog.storage.producers.snapshot import encode_snapshot
 

@@ -9,7 +9,8 @@ from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.crc import crc32c
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.inspect.dump import Part, explain
+from tidelog.storage.inspect.dump import explain
+from tidelog.storage.inspect.part import Part
 from tidelog.storage.producers.transaction_marker import TransactionMarker
 
 PATH = "/00000000000000000100.log"

@@ -7,7 +7,8 @@ from support.fake_filesystem import FakeFileSystem
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.legacy_record import append_legacy_record, build_legacy_set
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.inspect.dump import Part, explain
+from tidelog.storage.inspect.dump import explain
+from tidelog.storage.inspect.part import Part
 
 TIME = 1_500_000_000_000
 PATH = f"/{100:020d}.log"

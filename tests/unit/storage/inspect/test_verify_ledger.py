@@ -5,7 +5,7 @@ from support.cleaning import CleaningWorld, put
 from support.fake_filesystem import FakeFileSystem
 from support.logs import ROOT
 from tidelog.storage.inspect.verify import verify
-from tidelog.storage.inspect.verify_ledger import LedgerCheck
+from tidelog.storage.inspect.verify_partition import LedgerCheck
 from tidelog.storage.inspect.verify_report import Report
 from tidelog.storage.ledger.ledger import LEDGER_FILE, Ledger, SegmentExtent, decode, encode
 

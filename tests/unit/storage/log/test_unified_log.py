@@ -253,15 +253,6 @@ def test_a_producers_state_outlives_its_records_and_lasts_its_time() -> None:
     assert (send_again(1).duplicate, log.log_end_offset) == (False, 12)
 
 
-def test_several_batches_of_the_broker_itself(world: World) -> None:
-    log = world.log()
-    append(log, "x")
-    data = batch("a", "b") + batch("c")
-    info = log.append_batches(data)
-    assert (info.first_offset, info.last_offset, info.record_count) == (1, 3, 3)
-    assert values_of(read_records(log, 1)) == [b"a", b"b", b"c"]
-
-
 def test_the_leader_epoch_is_in_the_batches_and_rises_with_each_start(world: World) -> None:
     log = world.log()
     append(log, "a", "b")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tidelog.storage.manager.data_directory import PartitionDirectory
-from tidelog.storage.manager.interrupted_moves import MovePlan, plan_moves
+from tidelog.storage.manager.move import MovePlan, plan_moves
 from tidelog.storage.segment.names import parse_directory_name
 
 ONE, OTHER = "1" * 32, "2" * 32

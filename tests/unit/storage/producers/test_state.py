@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 from support.fake_filesystem import FakeFileSystem, Operation
+from support.logs import snapshots_in
 from support.mock_time import MockTime
 from tidelog.storage.exceptions import (
     InvalidProducerEpochError,
@@ -52,7 +53,6 @@ class Log:
         self.system = FakeFileSystem(time=self.time)
         self.system.make_directory("/t-0")
         self.state = ProducerStateManager("/t-0", self.system, self.time)
-        self.state.load_snapshots()
         self.end = 0
 
     def append(self, batch: Batch, origin: AppendOrigin = AppendOrigin.CLIENT) -> DuplicateBatch | None:
@@ -251,11 +251,7 @@ def test_a_hanging_transaction_is_seen(log: Log) -> None:
     oldest = log.state.oldest_transaction()
     assert oldest is not None
     assert (oldest.producer_id, oldest.first_offset, oldest.last_timestamp) == (1, 0, 10_000_000)
-    limit = 10_000_000 + 900_000 + 300_000
-    assert not log.state.has_late_transaction(limit)
-    assert log.state.has_late_transaction(limit + 1)
     log.end_transaction(COMMIT)
-    assert not log.state.has_late_transaction(limit + 1)
     assert log.state.oldest_transaction() is None
 
 
@@ -285,7 +281,7 @@ def test_a_producer_of_old_records_does_not_expire_while_it_is_active(log: Log) 
 
 def reloaded(log: Log, start: int = 0, end: int | None = None) -> ProducerStateManager:
     state = ProducerStateManager("/t-0", log.system, log.time)
-    state.load_snapshots()
+    state.found_snapshots(snapshots_in(log.system, "/t-0"))
     state.truncate_and_reload(start, log.end if end is None else end, log.time.milliseconds())
     return state
 
@@ -402,7 +398,7 @@ def test_stray_snapshots_go_but_the_one_of_a_clean_stop_stays(log: Log) -> None:
     for offset in (5, 10, 15, 20, 30):
         log.system.put(f"/t-0/{offset:020d}.snapshot", b"x")
     log.system.put("/t-0/00000000000000000007.snapshot.deleted", b"x")
-    log.state.load_snapshots()
+    log.state.found_snapshots(snapshots_in(log.system, "/t-0"))
     log.state.remove_stray_snapshots([0, 10, 20])
     assert log.state.snapshot_offsets == [10, 20, 30]
     log.state.remove_stray_snapshots([0, 10, 40])
@@ -425,7 +421,7 @@ def test_a_snapshot_deleted_while_it_waits_is_not_written(log: Log) -> None:
     log.append(Batch(0, 10))
     pending = log.state.prepare_snapshot()
     assert pending is not None
-    assert log.state.mark_snapshot_deleted(10) == []
+    assert log.state.forget_snapshot(10)
     log.state.write_snapshot(pending)
     assert log.system.paths() == []
     # … nor overwrite a newer one of the same offset.
@@ -444,17 +440,10 @@ def test_a_snapshot_deleted_while_it_is_written_goes_too(log: Log) -> None:
 
     def delete_meanwhile(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.endswith(".tmp"):
-            log.state.mark_snapshot_deleted(10)
+            log.state.forget_snapshot(10)
+            log.state.delete_snapshot_file(10)
 
     log.system.fail_when(delete_meanwhile)
     assert log.state.take_snapshot() == 10
     assert log.system.paths() == []
     assert log.state.snapshot_offsets == []
-
-
-def test_a_marked_snapshot_is_renamed(log: Log) -> None:
-    log.append(Batch(0, 10))
-    log.state.take_snapshot()
-    assert log.state.mark_snapshot_deleted(10) == ["/t-0/00000000000000000010.snapshot.deleted"]
-    assert log.system.paths() == ["/t-0/00000000000000000010.snapshot.deleted"]
-    assert log.state.mark_snapshot_deleted(10) == []
