@@ -18,8 +18,15 @@ from .listener import (
     parse_message_set_address,
     parse_protocol_map,
 )
-from .listener_checks import http_problems, limits_of, securable_listeners, security_problems, unknown_listener
-from .listener_settings import split_name, whole_name
+from .listener_settings import (
+    http_problems,
+    limits_of,
+    securable_listeners,
+    security_problems,
+    split_name,
+    unknown_listener,
+    whole_name,
+)
 from .setting import Value, text_of
 from .table.share import SHARE_ORDER
 

@@ -13,18 +13,14 @@ from dataclasses import replace
 
 from .listener_settings import PREFIX, listener_row
 from .setting import STRING, Allowed, Setting, Status
-from .table.access import ACCESS_ROWS
-from .table.administration import ADMINISTRATION_ROWS
 from .table.broker import BROKER_ROWS
-from .table.groups import GROUP_ROWS
-from .table.http import HTTP_ROWS
+from .table.groups import GROUP_ROWS, TRANSACTION_ROWS
 from .table.ignored import FAMILIES, IGNORED_ROWS
 from .table.limits import LIMIT_ROWS
-from .table.operation import OPERATION_ROWS
-from .table.security import SECURITY_ROWS
+from .table.operation import ADMINISTRATION_ROWS, OPERATION_ROWS
+from .table.security import ACCESS_ROWS, HTTP_ROWS, SECURITY_ROWS
 from .table.share import SHARE_ROWS
 from .table.topic import TOPIC_ROWS
-from .table.transactions import TRANSACTION_ROWS
 
 
 def _broker_row(topic: Setting) -> Setting:

@@ -2,6 +2,9 @@
 
 The file is Java properties (Kafka's `server.properties` as it is) or, by its suffix, TOML. Environment variables are
 TIDELOG_ and the name in capitals with underscores. Everything wrong in all three is gathered into one error.
+
+On top of them may come what Apache Kafka kept in its metadata, set while it ran (`with_dynamic_settings`). As in Kafka, one
+node's own beat those of all nodes, and both beat what the node was started with.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from .broker_config import BrokerConfig, broker_config
 from .definitions import BROKER_SETTINGS, find_broker_setting, nearest_name, rows_of
 from .exceptions import ConfigError
 from .group_limits import broker_problems
+from .listener_settings import split_name, unknown_listener
 from .setting import Status, text_of
 from .validation import validate
 
@@ -194,3 +198,43 @@ def _unescape(text: str) -> str:
         out.append(character)
     # Java's characters are UTF-16 units: what needs two of them comes as two escapes.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+ALL_NODES = ""
+
+
+class DynamicConfig(NamedTuple):
+    """`config` with the settings in `taken`; `refused` are sentences about values that can't be."""
+
+    config: BrokerConfig
+    taken: dict[str, str]
+    refused: tuple[str, ...]
+
+
+def with_dynamic_settings(
+    config: BrokerConfig, by_node: Mapping[str, Mapping[str, str]], node_id: int
+) -> DynamicConfig:
+    """`config` with the settings that Kafka let change while running; what has no meaning here is left out."""
+    wanted = {**by_node.get(ALL_NODES, {}), **by_node.get(str(node_id), {})}
+    taken: dict[str, str] = {}
+    refused: list[str] = []
+    for name, text in wanted.items():
+        row, own = find_broker_setting(name), split_name(name)
+        if row is not None and row.dynamic and row.status is Status.HONOURED:
+            _, problems = validate({name: text}, {name: row})
+            if own is not None:
+                problems += unknown_listener(name, own, config.securable_listeners)
+            refused += problems
+            if not problems:
+                taken[name] = text
+    if not taken:
+        return DynamicConfig(config, {}, tuple(refused))
+    given = {**config.given, **taken}
+    values, _ = validate(given, rows_of(given))
+    try:
+        changed = broker_config(values, given, config.notices, config.origins)
+        if problems := broker_problems(changed):
+            raise ConfigError(problems)
+    except ConfigError as error:  # each is right, together they are not
+        return DynamicConfig(config, {}, (*refused, *error.problems))
+    return DynamicConfig(changed, taken, tuple(refused))

@@ -16,8 +16,8 @@ from ...cleaner.cleaner_manager import CleanerManager
 from ...cleaner.cleaner_pool import CleanerPool
 from ...cleaner.log_facts import COMPACT_POLICY
 from ...cleaner.removal_counts import RemovalCounts, removed_between, removed_by_pass
-from ...config.dynamic import with_dynamic_settings
 from ...config.exceptions import ConfigError
+from ...config.loader import with_dynamic_settings
 from ...config.log_config import LogConfig, log_config
 from ...storage.exceptions import DataDirectoryError
 from ...storage.manager.log_manager import LogManager

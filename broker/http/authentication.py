@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...config.listener_checks import HTTP
+from ...config.listener_settings import HTTP
 from ..runtime.hosts import is_loopback
 from .user import SUBJECT, USER, HttpUser, Role
 from .users import FORBIDDEN, UNAUTHORIZED, HttpUsers, NotLetInError, wait_for

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...config.exceptions import ConfigError
-from ...config.listener_checks import HTTP
+from ...config.listener_settings import HTTP
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..security.principal import subject_of
 from ..security.tls import TlsListener

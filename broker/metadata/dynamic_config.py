@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...config.definitions import find_broker_setting, nearest_name
 from ...config.describe import ConfigSource
-from ...config.dynamic import ALL_NODES, with_dynamic_settings
+from ...config.loader import ALL_NODES, with_dynamic_settings
 from ...config.setting import Status
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.deletion_policy import check_policies

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...config.listener_checks import HTTP
+from ...config.listener_settings import HTTP
 from ..runtime.metric_family import COUNTER, GAUGE, Metric, Table, if_made
 
 if TYPE_CHECKING:

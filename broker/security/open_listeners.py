@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...config.listener_checks import HTTP
+from ...config.listener_settings import HTTP
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig

@@ -1,10 +1,78 @@
-"""The settings of security: TLS and SASL; tokens are in `tokens.py`. Most can be set for one listener alone, as
-`listener.name.<name>.<setting>` (`listener_settings.py`)."""
+"""The settings of security: TLS, SASL, OAUTHBEARER's tokens, access control, users of HTTP.
+
+Most of TLS and SASL can be set for one listener alone, as `listener.name.<name>.<setting>` (`listener_settings.py`). None of
+HTTP's changes while the daemon runs: who may change settings by Kafka's protocol could let themselves in by HTTP.
+"""
 
 from __future__ import annotations
 
-from ..setting import HIGH, INT, LIST, LONG, LOW, PASSWORD, STRING, Group, Setting, at_least, one_of, some_of
-from .tokens import TOKEN_ROWS
+from ..setting import (
+    BOOLEAN,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    PASSWORD,
+    STRING,
+    Allowed,
+    Group,
+    Setting,
+    at_least,
+    one_of,
+    some_of,
+)
+
+_PREFIX = "sasl.oauthbearer."
+
+# fmt: off
+TOKEN_ROWS: tuple[Setting, ...] = (
+    Setting(
+        _PREFIX + "jwks.endpoint.url", type=STRING, default=None, group=Group.SASL, importance=HIGH,
+        doc="Where the public keys are that tokens are signed with, as a JSON web key set: https://…, http://… or file:///…. "
+            "They are kept, and read again when they are old or a token names one that is not there. OAUTHBEARER needs it.",
+    ),
+    Setting(
+        _PREFIX + "expected.audience", type=LIST, default=(), group=Group.SASL, importance=HIGH,
+        doc="Audiences of which a token must name one (aud). Empty: tokens that name none are let in, and no others.",
+    ),
+    Setting(
+        _PREFIX + "expected.issuer", type=STRING, default=None, group=Group.SASL, importance=HIGH,
+        doc="The issuer that a token must name (iss). Not set: any.",
+    ),
+    Setting(
+        _PREFIX + "sub.claim.name", type=STRING, default="sub", group=Group.SASL, importance=LOW,
+        doc="The claim of a token that says who the client is: its text is the user's name.",
+    ),
+    Setting(
+        _PREFIX + "scope.claim.name", type=STRING, default="scope", group=Group.SASL, importance=LOW,
+        doc="The claim of a token that has its scopes: a text, or a list of different ones. No scope is asked for.",
+    ),
+    Setting(
+        _PREFIX + "clock.skew.seconds", type=INT, default=30, allowed=at_least(0), group=Group.SASL, importance=LOW,
+        doc="Seconds by which the clocks of the issuer and of this machine may differ.",
+        why_different="Kafka takes any number; below 0 means nothing",
+    ),
+    Setting(
+        _PREFIX + "jwks.endpoint.refresh.ms", type=LONG, default=3_600_000, allowed=at_least(1000), group=Group.SASL,
+        importance=LOW,
+        doc="Milliseconds after which keys are old and read again when the next token comes.",
+        why_different="Kafka takes any positive number; below a second the issuer would be asked with every token",
+    ),
+    Setting(
+        _PREFIX + "jwks.endpoint.retry.backoff.ms", type=LONG, default=100, allowed=at_least(1), group=Group.SASL,
+        importance=LOW,
+        doc="Milliseconds between a reading of keys that failed and the next, doubled from one failure to the next.",
+        why_different="Kafka takes any number; below 1 there is no pause",
+    ),
+    Setting(
+        _PREFIX + "jwks.endpoint.retry.backoff.max.ms", type=LONG, default=10_000, allowed=at_least(1), group=Group.SASL,
+        importance=LOW,
+        doc="The most that this pause becomes, in milliseconds.",
+        why_different="Kafka takes any number; below 1 there is no pause",
+    ),
+)
+
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """The SASL mechanisms that there are."""
@@ -119,3 +187,82 @@ _SASL_ROWS: tuple[Setting, ...] = (
 )
 
 SECURITY_ROWS: tuple[Setting, ...] = (*_TLS_ROWS, *_SASL_ROWS, *TOKEN_ROWS)
+
+
+AUTHORIZERS = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
+"""Class names of Kafka's authorizers: today's, and the one of ZooKeeper's days."""
+
+# fmt: off
+ACCESS_ROWS: tuple[Setting, ...] = (
+    Setting(
+        "authorizer.class.name", type=STRING, default="",
+        allowed=Allowed(choices=("", *AUTHORIZERS),
+                        text=f"empty, {AUTHORIZERS[0]} or {AUTHORIZERS[1]}; Java plug-ins can't be loaded"),
+        group=Group.ACCESS, importance=LOW,
+        doc=f"{AUTHORIZERS[0]} (or {AUTHORIZERS[1]}, as older files have it) switches access rules on: a client may then do what "
+        "super.users or a rule lets it do. Empty: whoever is let in may do everything.",
+        why_different="Java plug-ins can't be loaded, and starting without the one that was named would let everybody in",
+    ),
+    Setting(
+        "super.users", type=STRING, default="",
+        allowed=Allowed(pattern=r"^(\s*|[^:;]+:[^;]+)(;(\s*|[^:;]+:[^;]+))*$",
+                        text="User:NAME, several with semicolons between them"),
+        group=Group.ACCESS, importance=HIGH, own=True,
+        doc="Users who may do everything whatever the rules say, as in User:admin;User:CN=ops,O=example: semicolons between "
+            "them, since a certificate's subject has commas. Kafka's setting for its authorizer.",
+    ),
+    Setting(
+        "allow.everyone.if.no.acl.found", type=BOOLEAN, default=False, group=Group.ACCESS, importance=HIGH, own=True,
+        doc="Whether everybody may do everything with a resource that no rule is about. One rule for a resource ends that for "
+            "it. Kafka's setting for its authorizer.",
+    ),
+    Setting(
+        "max.acl.rules", type=INT, default=20_000, allowed=at_least(1), group=Group.ACCESS, importance=LOW, own=True,
+        doc="Most access rules that are kept; each takes about half a KiB of memory. CreateAcls answers POLICY_VIOLATION to "
+            "those above it.",
+    ),
+)
+
+
+HTTP_MECHANISMS = ("basic", "bearer", "oauthbearer", "certificate")
+"""Mechanisms by which HTTP's users authenticate."""
+
+# fmt: off
+HTTP_ROWS: tuple[Setting, ...] = (
+    Setting(
+        "http.authentication", type=LIST, default=(), allowed=Allowed(choices=HTTP_MECHANISMS), group=Group.NETWORK,
+        importance=HIGH, own=True,
+        doc="How users of HTTP show who they are, one way or several: basic (a user that `tidelog users create` made, with "
+            "the password), bearer (a token of http.tokens.file), oauthbearer (an issuer's token as a bearer token, checked "
+            "by the settings sasl.oauthbearer.…), certificate (a client's certificate, as ssl.client.auth and "
+            "ssl.principal.mapping.rules of https:// have it). Empty: nobody is asked, and the console acts only for this "
+            "machine.",
+    ),
+    Setting(
+        "http.users.read", type=LIST, default=(), group=Group.NETWORK, importance=HIGH, own=True,
+        doc="Users of HTTP who may look: the console with all records, metrics, /why. *: whoever is known. With "
+            "http.authentication.",
+    ),
+    Setting(
+        "http.users.admin", type=LIST, default=(), group=Group.NETWORK, importance=HIGH, own=True,
+        doc="Users of HTTP who may look and act: POST /clean and, with http.admin.enable, the console's actions, from "
+            "wherever they come. Access control lists are not asked.",
+    ),
+    Setting(
+        "http.tokens.file", type=STRING, default=None, group=Group.NETWORK, own=True,
+        doc="File of the tokens for http.authentication=bearer: lines of a user's name, a blank, and the token or sha256: and "
+            "the token's SHA-256 in hexadecimal. It is read again when it changes.",
+    ),
+    Setting(
+        "http.health.open", type=BOOLEAN, default=True, group=Group.NETWORK, importance=LOW, own=True,
+        doc="Whether /health/live and /health/ready answer those who have not said who they are, with one word. With "
+            "http.authentication.",
+    ),
+    Setting(
+        "http.metrics.open", type=BOOLEAN, default=False, group=Group.NETWORK, importance=LOW, own=True,
+        doc="Whether /metrics answers those who have not said who they are. With http.authentication.",
+    ),
+)

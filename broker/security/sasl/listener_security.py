@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ....config.exceptions import ConfigError
 from ....config.listener import MESSAGE_SET_SCHEMES
-from ....config.listener_checks import HTTP
+from ....config.listener_settings import HTTP
 from ....protocol.errors import ErrorCode, ProtocolError
 from ....protocol.jaas import users_of
 from ..principal import MappingRule, parse_rules

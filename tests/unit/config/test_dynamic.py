@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from tidelog.config.dynamic import with_dynamic_settings
-from tidelog.config.loader import load_config
+from tidelog.config.loader import load_config, with_dynamic_settings
 
 
 def test_a_nodes_own_beat_those_of_all_and_both_what_it_was_started_with() -> None:

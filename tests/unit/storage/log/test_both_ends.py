@@ -9,8 +9,7 @@ from support.fake_disk import KeepNone
 from support.fake_filesystem import Operation, PowerCut
 from support.logs import ROOT, World, append, read_records, values_of
 from tidelog.storage.exceptions import KafkaStorageError, OffsetOutOfRangeError
-from tidelog.storage.retention.history import RetentionRecord
-from tidelog.storage.retention.plan import SegmentDeletion
+from tidelog.storage.retention.plan import RetentionRecord, SegmentDeletion
 from tidelog.storage.segment.names import parse_file_name
 
 DAY = 86_400_000
