@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -216,8 +216,10 @@ class Groups:
         load: bool = True,
         first_id: int = 1,
         environment: Any = None,
+        run_blocking: Callable[[Any], Awaitable[Any]] | None = None,
     ) -> None:
-        """`environment`: what heartbeat groups see, from `support.heartbeat_groups`; classic ones need none."""
+        """`environment`: what heartbeat groups see, from `support.heartbeat_groups`; classic ones need none. `run_blocking`: the
+        pool, which is the loop thread otherwise."""
         self.loop = loop or asyncio.new_event_loop()
         self.owns_loop = loop is None
         self.time = time or MockTime()
@@ -230,7 +232,7 @@ class Groups:
             self.time,
             MockTimer(self.time),
             self.loop,
-            self._run,
+            run_blocking or self._run,
             lambda: self.environment,
             lambda: f"id{next(self.ids)}",
         )

@@ -95,7 +95,6 @@ def test_a_partition_serves_as_soon_as_it_is_there(harness):
     names = {partition_for(f"g{i}", 4): f"g{i}" for i in range(20)}
     for name in names.values():
         commit(harness, name)
-    loading = Groups(log=harness.log, time=harness.time, loop=harness.loop, load=False)
     gates = [asyncio.Event() for _ in range(4)]
 
     async def gated(task):
@@ -103,7 +102,7 @@ def test_a_partition_serves_as_soon_as_it_is_there(harness):
         return task()
 
     order = [0, 1, 2, 3]
-    loading.groups._runtime._run_blocking = gated
+    loading = Groups(log=harness.log, time=harness.time, loop=harness.loop, load=False, run_blocking=gated)
 
     async def scenario():
         await loading.groups.start(0)
@@ -113,7 +112,8 @@ def test_a_partition_serves_as_soon_as_it_is_there(harness):
         first = [offset(loading, names[p]).error for p in range(4)]
         for gate in gates:
             gate.set()
-        await loading.groups._runtime.loading
+        while not loading.groups.is_loaded:  # noqa: ASYNC110 - turns of the loop
+            await asyncio.sleep(0)
         return first, [offset(loading, names[p]).error for p in range(4)]
 
     before, after = harness.loop.run_until_complete(scenario())
@@ -179,8 +179,8 @@ async def test_loading_happens_in_another_thread():
 
     log.replay = replay
     log.is_empty = lambda partition: False
-    harness = Groups(log=log, loop=asyncio.get_running_loop(), load=False)
-    harness.groups._runtime._run_blocking = lambda task: asyncio.get_running_loop().run_in_executor(None, task)
+    loop = asyncio.get_running_loop()
+    harness = Groups(log=log, loop=loop, load=False, run_blocking=lambda task: loop.run_in_executor(None, task))
     await harness.groups.load()
     assert harness.groups.is_loaded
     assert threads
@@ -323,16 +323,23 @@ def test_close_answers_those_who_wait_for_their_assignment():
 
 
 def test_close_ends_the_loading():
-    harness = Groups(load=False)
+    ended = []
+
+    async def never(task):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append(True)
+            raise
+
+    harness = Groups(load=False, run_blocking=never)
     harness.log.is_empty = lambda partition: False
 
     async def scenario():
-        never = asyncio.Event()
-        harness.groups._runtime._run_blocking = lambda task: never.wait()
         await harness.groups.start(0)
         harness.groups.close()
         await asyncio.sleep(0)
-        return harness.groups._runtime.loading
 
-    assert harness.loop.run_until_complete(scenario()).cancelled()
+    harness.loop.run_until_complete(scenario())
+    assert ended == [True]
     harness.close()

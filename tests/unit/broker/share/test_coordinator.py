@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,7 +52,13 @@ class Topics:
 class Rig:
     """A coordinator; `restarted` is another on the same log."""
 
-    def __init__(self, log: StateLog | None = None, topics: Topics | None = None, **config: Any) -> None:
+    def __init__(
+        self,
+        log: StateLog | None = None,
+        topics: Topics | None = None,
+        run_blocking: Callable[[Any], Awaitable[Any]] | None = None,
+        **config: Any,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.log = log or StateLog(self.loop)
         self.topics = topics or Topics()
@@ -59,11 +66,11 @@ class Rig:
         self.timer = MockTimer(self.time)
         self.config = config
 
-        async def run_blocking(load: Any) -> Any:
+        async def run(load: Any) -> Any:
             return load()
 
         self.coordinator = ShareCoordinator(
-            self.log, self.topics, BrokerConfig(**config), self.time, self.timer, self.loop, run_blocking
+            self.log, self.topics, BrokerConfig(**config), self.time, self.timer, self.loop, run_blocking or run
         )
 
     async def started(self) -> Rig:
@@ -216,15 +223,14 @@ async def test_of_deleted_topics_nothing_is_kept() -> None:
 
 
 async def test_until_it_is_loaded_nobody_is_answered() -> None:
-    rig = Rig()
-    rig.log.put(0, -1, [(b"\x00\x00rubbish", b""), (None, b""), (b"\x00\x09", b"")])
-    waiting: asyncio.Future[Any] = rig.loop.create_future()
+    waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def slow(load: Any) -> Any:
         await waiting
         return load()
 
-    rig.coordinator._runtime._run_blocking = slow
+    rig = Rig(run_blocking=slow)
+    rig.log.put(0, -1, [(b"\x00\x00rubbish", b""), (None, b""), (b"\x00\x09", b"")])
     task = rig.loop.create_task(rig.coordinator.start())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
