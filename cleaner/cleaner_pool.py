@@ -70,7 +70,7 @@ class CleanerPool:
         self.manager = manager
         self.settings = settings
         self._time = time
-        self._secret = secret
+        self.secret = secret
         self._lower_priority = lower_priority
         self.throttler = Throttler(settings.io_bytes_per_second, time)
         self._workers: list[Worker] = []
@@ -160,7 +160,7 @@ class CleanerPool:
             buffer_bytes=settings.io_buffer_bytes // settings.threads // 2,
             throttler=self.throttler,
             time=self._time,
-            secret=self._secret,
+            secret=self.secret,
         )
 
     # --- numbers: any thread ---

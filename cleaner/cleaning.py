@@ -114,7 +114,7 @@ class Cleaner:
         self._buffer_bytes = max(buffer_bytes, MIN_BUFFER_BYTES)
         self._throttler = throttler
         self._time = time
-        self._secret = secret
+        self.secret = secret
         self._max_segment_bytes = max_segment_bytes
         self.input = bytearray(self._buffer_bytes)
         self.output = bytearray(self._buffer_bytes)
@@ -200,7 +200,7 @@ class _Pass:
     def _build(self, closed: list[LogSegment], transactions: Transactions) -> int:
         """Fill the map; returns the offset below which every record is in it."""
         first, end, result = self._task.first_dirty, self._task.first_uncleanable, self._result
-        self._map.reset(self._cleaner._secret(), max(0, end - first))
+        self._map.reset(self._cleaner.secret(), max(0, end - first))
         full_at = -1
         is_first = True
         for segment, segment_end in zip(closed, self._ends(closed), strict=True):

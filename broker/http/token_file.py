@@ -63,7 +63,7 @@ class TokenFile:
         self._state: _State | None = None
         self._tokens: Mapping[bytes, str] = {}
         try:
-            self._state, self._tokens = _state(path), _read(path)
+            self._state, self._tokens = _state(path), read_tokens(path)
         except (OSError, ValueError) as error:
             raise ConfigError([f"http.tokens.file={path}: {_reason(error)}"]) from None
 
@@ -82,7 +82,7 @@ class TokenFile:
             return
         self._state = state  # what can't be read is complained of once
         try:
-            self._tokens = _read(self.path)
+            self._tokens = read_tokens(self.path)
         except (OSError, ValueError) as error:
             log.error("http.tokens.file=%s: the tokens in use stay: %s", self.path, _reason(error))
         else:
@@ -94,7 +94,7 @@ def _state(path: str) -> _State:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _read(path: str) -> dict[bytes, str]:
+def read_tokens(path: str) -> dict[bytes, str]:
     with open(path, encoding="utf-8") as file:
         text = file.read(MAX_FILE_BYTES + 1)
     if len(text) > MAX_FILE_BYTES:

@@ -78,16 +78,17 @@ class Conversions:
         under_way: how many conversions are running or waiting for the thread.
         queued_bytes: what they hold of requests, and `JOB_BYTES` for each batch of them.
         answers: places of fetches that make their answers in memory.
+        thread: its one place, which clients take in turn.
         checked: batches that were decompressed in the thread.
         refused: appends that found too much waiting.
     """
 
-    __slots__ = ("_loop", "_pool", "_thread", "_trimmed", "answers", "checked", "queued_bytes", "refused", "under_way")
+    __slots__ = ("_loop", "_pool", "_trimmed", "answers", "checked", "queued_bytes", "refused", "thread", "under_way")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pool = ThreadPoolExecutor(1, "convert")
-        self._thread = FairPlaces(1)
+        self.thread = FairPlaces(1)
         self.answers = FairPlaces(ANSWERS)
         self.under_way = 0
         self.queued_bytes = self.checked = self.refused = self._trimmed = 0
@@ -96,7 +97,7 @@ class Conversions:
         """Run `work` on the thread in the client's turn; returns or raises what it does."""
         self.under_way += 1
         try:
-            async with self._thread.place(client):
+            async with self.thread.place(client):
                 return await self._run(work)
         finally:
             self.under_way -= 1
@@ -145,7 +146,7 @@ class Conversions:
         self.queued_bytes += size
         self.under_way += 1
         job.done.add_done_callback(partial(self._done, job))
-        self._thread.join(client, partial(self._begin, job))
+        self.thread.join(client, partial(self._begin, job))
         return job.done
 
     def _begin(self, job: _Job) -> bool:
@@ -222,7 +223,7 @@ class _Turn:
 
     async def run(self, work: Callable[[], T]) -> T:
         if not self._has_place:
-            await self._conversions._thread.enter(self._client, first=True)
+            await self._conversions.thread.enter(self._client, first=True)
             self._has_place = True
         return await self._conversions._run(work)
 
@@ -230,7 +231,7 @@ class _Turn:
         """Harmless where there is no place."""
         if self._has_place:
             self._has_place = False
-            self._conversions._thread.leave()
+            self._conversions.thread.leave()
 
 
 async def _committed(found: Appended | asyncio.Future[Appended], turn: _Turn) -> Appended:

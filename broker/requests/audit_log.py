@@ -145,7 +145,7 @@ class AuditLog:
             return
         connection, key = context.connection, context.api_key
         who, told = shown(connection.principal), ""
-        for text in _in_lines(acts):
+        for text in in_lines(acts):
             if key not in RIGHTS:
                 with self._lock:
                     allowance = self._allowance(connection.principal, key)
@@ -166,7 +166,7 @@ class AuditLog:
         return found
 
 
-def _in_lines(acts: Iterable[str]) -> Iterator[str]:
+def in_lines(acts: Iterable[str]) -> Iterator[str]:
     """Combine acts into texts of at most `MAX_ACT` characters: the first few alone, then as many as fit. A longer one
     continues in the next text; nothing is left out.
     """

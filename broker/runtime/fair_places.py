@@ -15,13 +15,14 @@ class FairPlaces:
     """Loop thread.
 
     Attributes:
+        free: places that nobody holds.
         waiting: how much waits for a place, with what nobody waits for any more and whose turn has not come.
     """
 
-    __slots__ = ("_free", "_rows", "waiting")
+    __slots__ = ("_rows", "free", "waiting")
 
     def __init__(self, places: int) -> None:
-        self._free = places
+        self.free = places
         # None is empty; the first is the next.
         self._rows: OrderedDict[str, deque[Callable[[], bool]]] = OrderedDict()
         self.waiting = 0
@@ -31,10 +32,10 @@ class FairPlaces:
         returns False (the client is gone), the place is given up. `first`: ahead of the others in the row. `come` does
         not raise.
         """
-        if self._free:
-            self._free -= 1
+        if self.free:
+            self.free -= 1
             if not come():
-                self._free += 1
+                self.free += 1
             return
         waiting = self._rows.setdefault(row, deque())
         if first:
@@ -53,7 +54,7 @@ class FairPlaces:
                 self._rows[name] = row  # at the end: all others are before it
             if come():
                 return
-        self._free += 1
+        self.free += 1
 
     async def enter(self, row: str, *, first: bool = False) -> None:
         """Wait for a place."""

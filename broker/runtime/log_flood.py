@@ -40,20 +40,21 @@ class FloodFilter(logging.Filter):
 
     Attributes:
         left_out: lines that were not written, in all.
+        kinds: what came of each place in the source within its window. Under the lock.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.left_out = 0
         self._lock = threading.Lock()
-        self._kinds: dict[_Place, _Kind] = {}
+        self.kinds: dict[_Place, _Kind] = {}
         self._looked_s = 0.0
 
     @property
     def pending(self) -> bool:
         """True if suppressed lines have not been reported yet."""
         with self._lock:
-            return any(kind.left_out for kind in self._kinds.values())
+            return any(kind.left_out for kind in self.kinds.values())
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True if the line is to be written. Also reports windows that have ended."""
@@ -64,9 +65,9 @@ class FloodFilter(logging.Filter):
         most = MOST if record.name.startswith(_CLIENTS) and record.levelno >= logging.INFO else MOST_OF_OTHERS
         place = record.pathname, record.lineno
         with self._lock:
-            kind = self._kinds.get(place)
+            kind = self.kinds.get(place)
             if kind is None:
-                kind = self._kinds[place] = _Kind(record)
+                kind = self.kinds[place] = _Kind(record)
             if kind.passed < most:
                 kind.passed += 1
                 return True
@@ -79,9 +80,9 @@ class FloodFilter(logging.Filter):
     def flush(self, now_s: float) -> None:
         """Report lines suppressed in windows that have ended. `now_s`: seconds since 1970."""
         with self._lock:
-            over = [(place, kind) for place, kind in self._kinds.items() if not 0 <= now_s - kind.began < WINDOW_S]
+            over = [(place, kind) for place, kind in self.kinds.items() if not 0 <= now_s - kind.began < WINDOW_S]
             for place, _ in over:
-                del self._kinds[place]
+                del self.kinds[place]
             self._looked_s = now_s
         for _, kind in over:
             if kind.left_out:

@@ -30,7 +30,7 @@ SLICE_NS = 100_000
 _SCHED_ATTR = Struct("=IIQiIQQQ")
 _SCHED_OTHER = 0
 _RESET_ON_FORK = 1
-_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "riscv64": 274, "ppc64le": 355, "s390x": 345}
+SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "riscv64": 274, "ppc64le": 355, "s390x": 345}
 
 assert _SCHED_ATTR.size == 48
 
@@ -47,7 +47,7 @@ def prefer_latency(thread_id: int) -> bool:
 
     Any thread of the process; imports ctypes, so not one that is in a hurry.
     """
-    number = _SCHED_SETATTR.get(platform.machine()) if sys.platform == "linux" else None
+    number = SCHED_SETATTR.get(platform.machine()) if sys.platform == "linux" else None
     if number is None:
         return False
     import ctypes

@@ -77,7 +77,7 @@ def read_fetched(
                     (transaction.producer_id, transaction.first_offset)
                     for transaction in data.aborted_transactions or ()
                 )
-            whole = _whole_batches(records)
+            whole = whole_batches(records)
             if whole.next_offset <= decoder.next_offset and not whole.is_broken:
                 empty += 1
                 limit = data.last_stable_offset if read_committed else data.high_watermark
@@ -118,7 +118,7 @@ class _Whole(NamedTuple):
     is_broken: bool = False
 
 
-def _whole_batches(records: memoryview) -> _Whole:
+def whole_batches(records: memoryview) -> _Whole:
     position, next_offset = 0, 0
     while len(records) - position >= HEADER_UP_TO_MAGIC:
         base_offset, length = OVERHEAD.unpack_from(records, position)

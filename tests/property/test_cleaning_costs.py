@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.cleaning import DAY_MS, CleaningWorld, Control, data_records, put
-from support.fake_filesystem import FakeFileSystem
+from support.fake_filesystem import FakeFileSystem, Operation
 from support.mock_time import START_MS
 from support.patience import PATIENCE_S
 from tidelog.cleaner.kernel import _kernel as kernel
@@ -36,17 +36,15 @@ def random_log(seed: int, **settings: Any) -> CleaningWorld:
 class Meter:
     """The most bytes that `.log` files of any stage have had together, after any change."""
 
-    def __init__(self, system: FakeFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, system: FakeFileSystem) -> None:
         self.most = 0
-        enter = system._enter
 
-        def noted(kind: str, *arguments: Any) -> None:
-            enter(kind, *arguments)
-            if kind in ("rename", "unlink"):  # all is written by then, and nothing is gone yet
+        def noted(operation: Operation) -> None:
+            if operation.kind in ("rename", "unlink"):  # all is written by then, and nothing is gone yet
                 sizes = [len(data) for path, data in system.contents().items() if ".log" in path]
                 self.most = max(self.most, sum(sizes))
 
-        monkeypatch.setattr(system, "_enter", noted)
+        system.fail_when(noted)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -56,7 +54,7 @@ def test_a_pass_needs_room_for_one_segment_more(seed: int, monkeypatch: pytest.M
     log = made.log()
     before, segment_bytes = log.size, log.config.segment_bytes
     largest = max(segment.size for segment in log.segments)
-    meter = Meter(made.fake, monkeypatch)
+    meter = Meter(made.fake)
 
     class Pool(Control):
         """Background tasks have their turn between chunks, as threads do."""
@@ -106,7 +104,7 @@ def test_a_pass_draws_one_secret_and_keeps_it() -> None:
         drawn.append(random.Random(len(drawn)).randbytes(16))
         return drawn[-1]
 
-    made.cleaner._secret = secret
+    made.cleaner.secret = secret
     made.clean_all()
     assert len(drawn) == 1
     put(made.log(), "k1", "again")

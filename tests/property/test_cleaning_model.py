@@ -450,10 +450,10 @@ class Run:
             Record(self.log.log_end_offset - 1, 1_700_000_000_000, b"~active", b"x"), None
         )
         for _ in range(200):
-            if self.world.cleaners.take_next() is None:
+            work = self.world.cleaners.take_next()
+            if work is None:
                 break
-            for state in self.world.cleaners._states.values():
-                state.in_work = False
+            self.world.cleaners.give_back(work)
             self.clean()
         self.check()
         self.world.time.advance(RETENTION_MS + 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 from support.logs import World
@@ -18,8 +17,9 @@ from tidelog.protocol.records.memory_records import iterate_batches, iterate_rec
 from tidelog.protocol.records.record_batch import BatchHeader, Record
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.producers.transaction_marker import TransactionMarker
+from tidelog.storage.producers.transaction_marker import TransactionMarker, marker_batch
 from tidelog.storage.segment.names import TRANSACTION_INDEX_SUFFIX
+from tidelog.storage.values import AppendOrigin
 
 DAY_MS = 86_400_000
 SECRET = bytes(range(16))
@@ -152,33 +152,8 @@ class Producer:
 
 def append_marker(log: UnifiedLog, producer_id: int, epoch: int, *, commit: bool, timestamp: int = START_MS) -> int:
     """What a transaction coordinator does to a log: the marker, the producer's state, the transaction index."""
-    marker = TransactionMarker(commit, 0)
-    offset = log.log_end_offset
-    data = build_batch(
-        [Record(0, timestamp, marker.key(), marker.value())],
-        base_offset=offset,
-        is_transactional=True,
-        is_control=True,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        partition_leader_epoch=log.leader_epoch,
-    )
-    header = SimpleNamespace(base_offset=offset, last_offset=offset, max_timestamp=timestamp, producer_id=-1, magic=2)
-    with log._lock:
-        log._write(data, header, log._time.milliseconds())  # type: ignore[arg-type]
-        producers = log.producers
-        completed = producers.update_marker(producer_id, epoch, marker, offset, timestamp)
-        if completed is not None:
-            stable = producers.last_stable_offset(completed)
-            if completed.is_aborted:
-                directory = log.log_directory
-                base = log.segments[-1].base_offset
-                index = TransactionIndex(directory.file_system, directory.file(base, TRANSACTION_INDEX_SUFFIX), base)
-                index.append(AbortedTxn(producer_id, completed.first_offset, offset, stable))
-                index.close()
-            producers.complete_txn(completed)
-        producers.on_high_watermark_updated(log.high_watermark)
-    return offset
+    data = marker_batch(producer_id, epoch, TransactionMarker(commit, 0), timestamp)
+    return log.append_as_leader(data, 0, len(data), origin=AppendOrigin.COORDINATOR).first_offset
 
 
 def aborted_transactions(log: UnifiedLog) -> list[AbortedTxn]:

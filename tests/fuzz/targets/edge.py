@@ -226,7 +226,7 @@ def raw_bytes(data: bytes) -> None:
     """Anything at all to the Kafka listener and to the one of the message-set protocol."""
     broker = WORLD.broker
     WORLD.send(broker.bootstrap_servers, data)
-    WORLD.send(next(one for one in broker._addresses if one.startswith("tcp:")).removeprefix("tcp://"), data)
+    WORLD.send(next(one for one in broker.addresses if one.startswith("tcp:")).removeprefix("tcp://"), data)
     WORLD.settle()
 
 

@@ -4,7 +4,6 @@ sets. Who has not the password sees nothing, and alice, who has it, nothing of t
 
 from __future__ import annotations
 
-import asyncio
 import json
 import struct
 import tempfile
@@ -18,7 +17,7 @@ from fuzz.targets.records import RECORDS
 from fuzz.targets.tokens import CLAIMS, HEADER, SET, signed
 from fuzz.targets.tokens import messages as token_messages
 from fuzz.targets.web import basic
-from support.inside import daemon_of
+from support.inside import daemon_of, in_loop
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
 from tidelog.protocol.api_keys import ApiKey
@@ -53,7 +52,7 @@ class GuardedWorld(World):
             )
             await daemon.authorizer.create([rule])
 
-        asyncio.run_coroutine_threadsafe(append(), broker._loop).result()  # type: ignore[arg-type]
+        in_loop(broker, append)
 
 
 def world() -> GuardedWorld:
@@ -123,7 +122,7 @@ def set_streams() -> Iterator[bytes]:
 def message_set_gate(data: bytes) -> None:
     """Bytes to the message-set listener that asks for AUTHENTICATE first."""
     broker = GUARDED.broker
-    answer = GUARDED.send(next(one for one in broker._addresses if one.startswith("tcp:")).removeprefix("tcp://"), data)
+    answer = GUARDED.send(next(one for one in broker.addresses if one.startswith("tcp:")).removeprefix("tcp://"), data)
     assert HIDDEN not in answer or HIDDEN in data
     GUARDED.settle()
 

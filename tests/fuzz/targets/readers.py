@@ -36,7 +36,7 @@ from tidelog.pipeline.planning.sparse_index import start_position
 from tidelog.pipeline.planning.splits import Split
 from tidelog.pipeline.planning.stream_plan import from_json, to_json
 from tidelog.pipeline.reading.batch_decoder import AbortedAsFetched, BatchDecoder
-from tidelog.pipeline.reading.fetch_reader import _whole_batches
+from tidelog.pipeline.reading.fetch_reader import whole_batches
 from tidelog.pipeline.reading.segment_files import SegmentFile, list_segments
 from tidelog.pipeline.reading.segment_reader import read_split
 from tidelog.pipeline.sink.commit_log import CommitLog, CommitTopicError, decode_token, encode_token, token_key
@@ -68,7 +68,7 @@ TOKEN = Token(7, "run", (Part(0, "id-0", 5, 1, 100, 12345), Part(1, "id-1", 6, 0
 def fetched_columns(data: bytes) -> None:
     """The Spark source's decoder: what one fetch brought, in one go and skipping what is damaged."""
     log = memoryview(mended(data))
-    whole = _whole_batches(log)
+    whole = whole_batches(log)
     assert 0 <= whole.end <= len(log)
     for skip in (True, False):
         aborted = AbortedAsFetched()

@@ -20,7 +20,7 @@ from unittest.mock import patch
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from fuzz.target import target
-from tidelog.broker.http.token_file import _read, parse_tokens
+from tidelog.broker.http.token_file import parse_tokens, read_tokens
 from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.broker.security.sasl.jwks import Keys, Pauses, parse_keys
 from tidelog.broker.security.sasl.mechanism import Refusal, Step
@@ -201,7 +201,7 @@ def http_tokens(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     TOKENS.write_bytes(data)
     try:
-        found = _read(str(TOKENS))
+        found = read_tokens(str(TOKENS))
         assert found == parse_tokens(text)
     except ValueError as error:
         assert all(word not in str(error) for line in text.splitlines() for word in line.split() if len(word) >= 16)

@@ -156,7 +156,7 @@ def test_one_manager_decides_and_threads_tell_what_they_do() -> None:
         return bytes(16)
 
     done = threading.Event()
-    cleaner.pool._secret = secret
+    cleaner.pool.secret = secret
     cleaner.pool.configure(replace(cleaner.pool.settings, threads=2, dedupe_buffer_bytes=48_000))
     cleaner.pool.start()
     try:

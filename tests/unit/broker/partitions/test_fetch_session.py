@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidelog.broker.partitions import fetch_session
-from tidelog.broker.partitions.fetch_session import EVICTION_MS, MAX_EPOCH, FetchContext, FetchPartition, FetchSessions
+from tidelog.broker.partitions.fetch_session import EVICTION_MS, FetchContext, FetchPartition, FetchSessions
 from tidelog.protocol.errors import ErrorCode
 
 
@@ -55,13 +55,14 @@ def test_an_incremental_request_changes_only_what_it_names() -> None:
     assert {key[0]: wanted.offset for key, wanted in second.partitions.items()} == {"b": 60, "c": 7, "d": 8}
 
 
-def test_epochs_must_come_one_after_the_other_and_wrap_to_one() -> None:
+def test_epochs_must_come_one_after_the_other_and_wrap_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "MAX_EPOCH", 2)
     cache, _ = sessions()
     opened = ask(cache, 0, 0, {"a": 5}).session_id
     assert ask(cache, opened, 2, {}).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert ask(cache, opened, 1, {}).error is ErrorCode.NONE
-    cache._sessions[opened].epoch = MAX_EPOCH
-    assert ask(cache, opened, MAX_EPOCH, {}).error is ErrorCode.NONE
+    assert ask(cache, opened, 2, {}).error is ErrorCode.NONE
+    assert ask(cache, opened, 3, {}).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert ask(cache, opened, 1, {}).error is ErrorCode.NONE
 
 

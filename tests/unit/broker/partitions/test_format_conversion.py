@@ -266,7 +266,7 @@ async def test_what_its_client_gave_up_counts_until_its_turn_so_that_nobody_fill
 
 async def test_a_client_that_leaves_in_the_moment_when_its_turn_comes_does_not_keep_the_thread(rig: Rig) -> None:
     data = compressed("a")
-    thread = rig.conversions._thread
+    thread = rig.conversions.thread
     await thread.enter("10.0.0.1")
     given_up = rig.conversions.append_compressed(rig.partition, data, 0, len(data), "10.0.0.66")
     given_up.cancel()

@@ -314,4 +314,4 @@ async def test_answers_that_are_made_in_memory_wait_for_places_and_clients_take_
     assert await rig.answer(1, of("t", 10)) == [(ErrorCode.NONE, b"")], "what has nothing to convert needs no place"
     for _ in range(ANSWERS - 1):
         places.leave()
-    assert places._free == ANSWERS
+    assert places.free == ANSWERS

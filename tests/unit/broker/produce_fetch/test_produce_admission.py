@@ -113,7 +113,7 @@ def test_what_was_refused_is_forgotten_when_its_producer_has_written(node: Node)
     partition has dropped would be out of order for ever, for the sake of a batch that was let in long ago."""
     me = node.init()
     assert codes(ask(node, 11, ("t", 0, of(me)))) == {("t", 0): E.TRANSACTION_ABORTABLE}
-    partition = node._partition("t", 0)
+    partition = node.partitions.get("t", 0)
     assert partition is not None
     assert list(partition.refused_sequences) == [me]
     node.produce("tx", me, "t", 0, "a")
@@ -126,7 +126,7 @@ def test_what_was_refused_is_remembered_of_so_many_producers(node: Node, monkeyp
     monkeypatch.setattr(transactional_produce, "MOST_REFUSED", 3)
     for number in range(10):
         ask(node, 11, ("t", 0, of(Producer(number, 0))), name="nobody")
-    partition = node._partition("t", 0)
+    partition = node.partitions.get("t", 0)
     assert partition is not None
     assert list(partition.refused_sequences) == [Producer(number, 0) for number in (7, 8, 9)]
 

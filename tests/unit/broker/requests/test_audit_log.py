@@ -136,7 +136,7 @@ def test_those_whose_acts_are_counted_have_a_bound(caplog: pytest.LogCaptureFixt
     st.lists(st.one_of(st.text("ab", max_size=30), st.integers(4000, 13_000).map(lambda size: "x" * size)), max_size=60)
 )
 def test_lines_are_bounded_and_leave_nothing_out(acts: list[str]) -> None:
-    lines = list(audit._in_lines(acts))
+    lines = list(audit.in_lines(acts))
     assert all(len(line) <= audit.MAX_ACT for line in lines)
     assert "".join(lines).replace("…", "").replace("; ", "") == "".join(acts)
 

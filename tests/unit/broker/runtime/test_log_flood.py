@@ -69,7 +69,7 @@ def test_a_kind_is_a_place_in_the_source_whatever_its_message_has(caplog: pytest
         for n in range(5000)
     ]
     assert sum(passed) == MOST
-    assert len(flood._kinds) == 1
+    assert len(flood.kinds) == 1
     flood.flush(1e9)
     assert "such as: group g20 was made" in caplog.text
 
@@ -79,7 +79,7 @@ def test_what_stands_for_the_rest_has_a_bound_and_a_message_that_does_not_fit_is
     for _ in range(MOST + 1):
         flood.filter(record("%s", 1.0, "x" * 100_000))
         flood.filter(record("%d %d", 1.0, "x", line=2))
-    assert [kind.example for kind in flood._kinds.values()] == ["x" * MAX_EXAMPLE + "…", "%d %d"]
+    assert [kind.example for kind in flood.kinds.values()] == ["x" * MAX_EXAMPLE + "…", "%d %d"]
 
 
 @pytest.mark.parametrize(

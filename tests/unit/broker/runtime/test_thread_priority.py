@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from tidelog.broker.runtime.thread_priority import _SCHED_SETATTR, NICE, SLICE_NS, lower_priority, prefer_latency
+from tidelog.broker.runtime.thread_priority import NICE, SCHED_SETATTR, SLICE_NS, lower_priority, prefer_latency
 
-NUMBER = _SCHED_SETATTR.get(platform.machine())
+NUMBER = SCHED_SETATTR.get(platform.machine())
 
 
 def in_a_thread(work: Callable[[], None]) -> None:

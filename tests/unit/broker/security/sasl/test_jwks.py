@@ -97,7 +97,7 @@ class Rig:
         self.works: list[Callable[[], None]] = []
         self.at_once = True
         source: Any = self.source
-        self.keys = Keys(source, Pauses(3600, 0.1, 10), lambda: self.now_s, self.run)
+        self.keys = Keys(source, Pauses(3600, 0.1, 10), lambda: self.now_s, lambda work: self.run(work))
 
     def run(self, work: Callable[[], None]) -> None:
         if self.at_once:
@@ -267,8 +267,8 @@ async def test_where_no_thread_is_to_be_had_the_keys_from_before_hold_and_it_is_
     def no_thread(_work: Callable[[], None]) -> None:
         raise RuntimeError("can't start new thread")
 
-    rig.keys._run = no_thread
+    run, rig.run = rig.run, no_thread  # type: ignore[method-assign]
     assert await rig.names("one", "two") == ["one", None]
-    rig.keys._run = rig.run
+    rig.run = run  # type: ignore[method-assign]
     rig.source.answer = key_set(public_jwk(private_key(), "two"))
     assert await rig.names("two") == ["two"]

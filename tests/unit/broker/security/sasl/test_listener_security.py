@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ import trustme
 from support.tokens import key_set, private_key, public_jwk
 from tidelog.broker.security.credentials import Users
 from tidelog.broker.security.sasl.listener_security import ListenerSecurity, SaslCommons
-from tidelog.broker.security.sasl.mechanism import Exchange, Refusal
+from tidelog.broker.security.sasl.mechanism import Exchange, Refusal, Step
 from tidelog.broker.security.sasl.oauthbearer import OAuthExchange
 from tidelog.broker.security.sasl.password_checks import Guesses
 from tidelog.broker.security.sasl.plain import PlainExchange
@@ -46,6 +47,11 @@ def security(one: BrokerConfig, listener: int = 0) -> ListenerSecurity:
 
 def exchange(one: ListenerSecurity, mechanism: str) -> Exchange:
     return one.exchange(mechanism, "10.0.0.1", one.attempt("10.0.0.1"))
+
+
+async def plain(one: ListenerSecurity, name: str, password: str) -> Step:
+    step = exchange(one, "PLAIN").step(f"\0{name}\0{password}".encode())
+    return await step if inspect.isawaitable(step) else step
 
 
 def test_a_listener_asks_what_its_settings_say(tmp_path: Path) -> None:
@@ -101,13 +107,15 @@ def test_what_can_not_be_read_stops_the_start_with_one_line(tmp_path: Path, name
         security(config(tmp_path, **{name: value}))
 
 
-def test_users_of_the_settings_change_while_it_runs(tmp_path: Path) -> None:
+async def test_users_of_the_settings_change_while_it_runs(tmp_path: Path) -> None:
     name = "listener.name.in.plain.sasl.jaas.config"
     inside = security(config(tmp_path, **{name: f'{PLAIN} required user_bob="b";'}))
     other = config(tmp_path, **{name: f'{PLAIN} required user_carol="c";'})
     inside.check(other)
     inside.use(other)
-    assert inside._listed["PLAIN"] == {"carol": "c"}
+    assert (await plain(inside, "carol", "c")).user == "carol"
+    with pytest.raises(Refusal):
+        await plain(inside, "bob", "b")
     with pytest.raises(ProtocolError, match="a semicolon ends it"):
         inside.check(config(tmp_path, **{name: f"{PLAIN} required user_x=y"}))
 
