@@ -261,7 +261,7 @@ def _name_of(options: Any) -> str:
 
 def _print(options: Any, rules: Sequence[Acl]) -> None:
     from .support import acl_words
-    from .support.table import table
+    from .support.output import table
 
     if options.json:
         import json

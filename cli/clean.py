@@ -38,7 +38,7 @@ def run(options: Any) -> int:
     from urllib.parse import quote
 
     from .support.http_client import HttpFailure, ask, daemon_of
-    from .support.progress import ProgressBar
+    from .support.output import ProgressBar
 
     daemon = daemon_of(options)
     topic = quote(options.topic, safe="")

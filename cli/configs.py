@@ -80,7 +80,7 @@ def run_list(options: Any) -> int:
 
     from ..protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
     from .support.kafka_client import check, client_of
-    from .support.table import table
+    from .support.output import table
 
     with client_of(options) as client:
         answer = client.ask(ListConfigResourcesRequest(), ListConfigResourcesResponse)
@@ -167,7 +167,7 @@ def run_describe(options: Any) -> int:
     import json
 
     from .support.kafka_client import client_of
-    from .support.table import table
+    from .support.output import table
 
     kind, name, _ = _resource(options)
     with client_of(options) as client:

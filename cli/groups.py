@@ -7,11 +7,11 @@ nobody is done with from its start offset on, and "committed" is that offset.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ..protocol.messages.describe_groups import DescribedGroup
-    from .heartbeat_groups import ShownGroup
     from .support.kafka_client import KafkaClient
     from .support.offsets import Partition
 
@@ -95,7 +95,7 @@ def run_list(options: Any) -> int:
 
 def committed_of(client: KafkaClient, group: str) -> dict[Partition, int]:
     """Committed offsets of a group. KafkaFailure."""
-    from ..clients.kafka.coordinators import CoordinatorKind
+    from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
     from .support.kafka_client import check, patiently
 
@@ -120,7 +120,7 @@ def committed_of(client: KafkaClient, group: str) -> dict[Partition, int]:
 
 
 def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
-    from ..clients.kafka.coordinators import CoordinatorKind
+    from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
     from .support.kafka_client import check, failure, patiently
 
@@ -140,7 +140,6 @@ def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
 
 def _shown(client: KafkaClient, names: list[str]) -> list[ShownGroup]:
     """Each group as its type tells of it. Classic ones, and names that are not there, are asked for as classic ones."""
-    from .heartbeat_groups import DESCRIBE, ShownGroup, ShownMember
 
     types = {listed.group_id: listed.group_type.lower() for listed in _listed(client, [])}
     found = []
@@ -178,7 +177,6 @@ def _assigned(assignment: bytes) -> list[Partition]:
 
 def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
     """Descriptions of groups, in the form for JSON."""
-    from .heartbeat_groups import share_offsets
     from .support.kafka_client import KafkaFailure
     from .support.offsets import LATEST, offsets_at, partitions_of
 
@@ -253,7 +251,7 @@ def run_describe(options: Any) -> int:
 
 def picture(group: dict[str, Any]) -> list[str]:
     """A group as lines of text."""
-    from .support.table import table
+    from .support.output import table
 
     lags = [part["lag"] for part in group["partitions"] if part["lag"] is not None]
     count = len(group["members"])
@@ -280,7 +278,7 @@ def run_delete(options: Any) -> int:
     """Prints; 0 when all are gone, 1 when one could not be deleted."""
     import sys
 
-    from ..clients.kafka.coordinators import CoordinatorKind
+    from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
     from .support.kafka_client import failure
 
@@ -307,7 +305,7 @@ def run_reset(options: Any) -> int:
     """Prints what the offsets were and are; returns 0."""
     from .support.kafka_client import KafkaFailure
     from .support.offsets import chosen
-    from .support.table import table
+    from .support.output import table
 
     with _client(options) as client:
         states = {group.group_id: group.group_state for group in _listed(client, [])}
@@ -379,7 +377,7 @@ def parse_time(text: str) -> int:
 
 
 def _commit(client: KafkaClient, group: str, targets: dict[Partition, int]) -> None:
-    from ..clients.kafka.coordinators import CoordinatorKind
+    from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -404,3 +402,183 @@ def _commit(client: KafkaClient, group: str, targets: dict[Partition, int]) -> N
                 check(f"group {group}, {topic.name}-{part.partition_index}", part.error_code)
 
     patiently(attempt)
+
+
+class ShownMember(NamedTuple):
+    """A group member, and the partitions that it reads."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[Partition, ...]
+    epoch: int | None = None
+    protocol: str = ""
+    """Protocol of a consumer group's member: `classic` or `consumer`; `share` in a share group."""
+
+
+class ShownGroup(NamedTuple):
+    """A group. `protocol` is its assignor, if it has one of its own."""
+
+    group_id: str
+    group_type: str
+    state: str
+    protocol: str
+    members: tuple[ShownMember, ...]
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+
+
+def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
+    """Describe streams groups. KafkaFailure."""
+    from ..clients.kafka.conversations import CoordinatorKind
+    from ..protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+    from .support.kafka_client import check
+
+    found = []
+    answer = client.ask_coordinator(
+        CoordinatorKind.GROUP, names, StreamsGroupDescribeRequest(group_ids=names), StreamsGroupDescribeResponse
+    )
+    for group in answer.groups:
+        check(f"group {group.group_id}", group.error_code, group.error_message)
+        subtopologies = group.topology.subtopologies if group.topology is not None else None
+        inputs = {
+            each.subtopology_id: [*each.source_topics, *(topic.name for topic in each.repartition_source_topics)]
+            for each in subtopologies or ()
+        }
+        members = tuple(
+            ShownMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                tuple(
+                    (topic, partition)
+                    for tasks in member.assignment.active_tasks
+                    for topic in inputs.get(tasks.subtopology_id, ())
+                    for partition in tasks.partitions
+                ),
+            )
+            for member in group.members
+        )
+        found.append(ShownGroup(group.group_id, "streams", group.group_state, "", members))
+    return found
+
+
+def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
+    """Describe consumer groups. KafkaFailure."""
+    from ..clients.kafka.conversations import CoordinatorKind
+    from ..protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+    from .support.kafka_client import check
+
+    found = []
+    answer = client.ask_coordinator(
+        CoordinatorKind.GROUP, names, ConsumerGroupDescribeRequest(group_ids=names), ConsumerGroupDescribeResponse
+    )
+    for group in answer.groups:
+        check(f"group {group.group_id}", group.error_code, group.error_message)
+        members = tuple(
+            ShownMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                tuple(
+                    (topic.topic_name, partition)
+                    for topic in member.assignment.topic_partitions
+                    for partition in topic.partitions
+                ),
+                member.member_epoch,
+                "classic" if member.member_type == 0 else "consumer",
+            )
+            for member in group.members
+        )
+        found.append(
+            ShownGroup(
+                group.group_id,
+                "consumer",
+                group.group_state,
+                group.assignor_name,
+                members,
+                group.group_epoch,
+                group.assignment_epoch,
+            )
+        )
+    return found
+
+
+def share_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
+    """Describe share groups. KafkaFailure."""
+    from ..clients.kafka.conversations import CoordinatorKind
+    from ..protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+    from .support.kafka_client import check
+
+    found = []
+    answer = client.ask_coordinator(
+        CoordinatorKind.GROUP, names, ShareGroupDescribeRequest(group_ids=names), ShareGroupDescribeResponse
+    )
+    for group in answer.groups:
+        check(f"group {group.group_id}", group.error_code, group.error_message)
+        members = tuple(
+            ShownMember(
+                member.member_id,
+                None,
+                member.client_id,
+                member.client_host,
+                tuple(
+                    (topic.topic_name, partition)
+                    for topic in member.assignment.topic_partitions
+                    for partition in topic.partitions
+                ),
+                member.member_epoch,
+                "share",
+            )
+            for member in group.members
+        )
+        found.append(
+            ShownGroup(
+                group.group_id,
+                "share",
+                group.group_state,
+                group.assignor_name,
+                members,
+                group.group_epoch,
+                group.assignment_epoch,
+            )
+        )
+    return found
+
+
+def share_offsets(client: KafkaClient, group: str) -> dict[Partition, tuple[int | None, int | None]]:
+    """Start offset of a share group in each partition that it has read, and its lag; None if not known yet.
+    KafkaFailure.
+    """
+    from ..clients.kafka.conversations import CoordinatorKind
+    from ..protocol.messages.describe_share_group_offsets import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsResponse,
+        RequestGroup,
+    )
+    from .support.kafka_client import check
+
+    request = DescribeShareGroupOffsetsRequest(groups=[RequestGroup(group_id=group, topics=None)])
+    (answer,) = client.ask_coordinator(
+        CoordinatorKind.GROUP, [group], request, DescribeShareGroupOffsetsResponse
+    ).groups
+    check(f"group {group}", answer.error_code, answer.error_message)
+    return {
+        (topic.topic_name, part.partition_index): (
+            part.start_offset if part.start_offset >= 0 else None,
+            part.lag if part.lag >= 0 else None,
+        )
+        for topic in answer.topics
+        for part in topic.partitions
+    }
+
+
+#: By type, as ListGroups has it.
+DESCRIBE: Mapping[str, Callable[[Any, Sequence[str]], list[ShownGroup]]] = {
+    "consumer": consumer_groups,
+    "share": share_groups,
+    "streams": streams_groups,
+}

@@ -146,7 +146,7 @@ def spark_failure(text: str) -> str:
 
 
 def _run(options: Any, name: str, work: Callable[[Any, Any, Callable[[int, int], None]], dict[str, Any]]) -> int:
-    from .support.progress import ProgressBar
+    from .support.output import ProgressBar
 
     settings = pairs(options.conf, "--conf")
     session = import_module("tidelog.pipeline.session").session
@@ -278,7 +278,7 @@ def _compact(options: Any) -> int:
     from ..config.loader import load_config
     from ..storage.clock import SystemTime
     from ..storage.io.filesystem import RealFileSystem
-    from .support.progress import ProgressBar
+    from .support.output import ProgressBar
 
     config = load_config(options.config, os.environ, options.assignments)
     began = time.monotonic()

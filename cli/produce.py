@@ -157,7 +157,7 @@ def run(options: Any) -> int:
     import sys
 
     from .support.kafka_client import KafkaFailure, bootstrap_of, pairs_of
-    from .support.progress import ProgressBar
+    from .support.output import ProgressBar
 
     client = librdkafka()
     bootstrap = bootstrap_of(options.bootstrap_server)

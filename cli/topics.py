@@ -131,7 +131,7 @@ def describe(client: KafkaClient, names: list[str] | None) -> list[dict[str, Any
 
 def picture(topic: dict[str, Any]) -> list[str]:
     """A topic as lines of text."""
-    from .support.table import table
+    from .support.output import table
 
     settings = "  ".join(f"{name}={value}" for name, value in sorted(topic["config"].items()))
     count = len(topic["partitions"])

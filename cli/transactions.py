@@ -60,7 +60,7 @@ def run_list(options: Any) -> int:
     """Run the command; prints, and returns 0."""
     from ..protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
     from .support.kafka_client import KafkaFailure, check, patiently
-    from .support.table import table
+    from .support.output import table
 
     longer = -1 if options.longer_than is None else round(options.longer_than * 1000)
     request = ListTransactionsRequest(state_filters=options.state, duration_filter=longer)
@@ -92,7 +92,7 @@ def run_list(options: Any) -> int:
 
 def run_describe(options: Any) -> int:
     """Run the command; prints, and returns 0."""
-    from .support.table import table
+    from .support.output import table
 
     with _client(options) as client:
         found = describe(client, options.ids)
@@ -117,7 +117,7 @@ def run_describe(options: Any) -> int:
 
 def describe(client: KafkaClient, ids: list[str]) -> list[dict[str, Any]]:
     """Descriptions of transactional ids. KafkaFailure if one of them can't be described."""
-    from ..clients.kafka.coordinators import CoordinatorKind
+    from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
     from .support.kafka_client import check, patiently
 
@@ -177,7 +177,7 @@ def producers_of(client: KafkaClient, partitions: list[tuple[str, int]]) -> list
 def run_producers(options: Any) -> int:
     """Run the command; prints, and returns 0."""
     from .support.offsets import chosen
-    from .support.table import table
+    from .support.output import table
 
     with _client(options) as client:
         found = producers_of(client, chosen(client, [options.topic]))
@@ -218,7 +218,7 @@ def run_abort(options: Any) -> int:
 
 def _abort_id(client: KafkaClient, transactional_id: str) -> str:
     """Takes the id over as its next producer does: that ends the open transaction and shuts the old producer out."""
-    from ..clients.kafka.coordinators import CoordinatorKind
+    from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
     from .support.kafka_client import check, patiently
 

@@ -54,7 +54,7 @@ def run_list(options: Any) -> int:
         DescribeUserScramCredentialsResponse,
     )
     from .support.kafka_client import check, client_of
-    from .support.table import table
+    from .support.output import table
 
     with client_of(options) as client:
         answer = client.ask(DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse)

@@ -31,7 +31,7 @@ def run(options: Any) -> int:
 
     from ...storage.inspect.anatomy import examine, log_size, partitions_in
     from ...storage.io.filesystem import RealFileSystem
-    from ..support.progress import ProgressBar
+    from ..support.output import ProgressBar
     from .anatomy_picture import draw
 
     file_system = RealFileSystem()

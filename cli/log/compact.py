@@ -41,7 +41,7 @@ def run(options: Any) -> int:
     from ...config.loader import load_config
     from ...storage.clock import SystemTime
     from ...storage.io.filesystem import RealFileSystem
-    from ..support.progress import ProgressBar
+    from ..support.output import ProgressBar
 
     file_system = RealFileSystem()
     place = place_of(os.path.abspath(options.directory), file_system)

@@ -29,7 +29,7 @@ def run(options: Any) -> int:
     """Prints; 0 when there is no fault, else 1."""
     from ...storage.inspect.verify import Progress, verify
     from ...storage.io.filesystem import RealFileSystem
-    from ..support.progress import ProgressBar
+    from ..support.output import ProgressBar
 
     found: list[Finding] = []
     with ProgressBar("verify") as bar:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
     from ...clients.kafka.connection import Connection, Failure
-    from ...clients.kafka.coordinators import CoordinatorKind
+    from ...clients.kafka.conversations import CoordinatorKind
     from ...protocol.client_security import ClientSecurity
     from ...protocol.schema import ApiMessage
 
@@ -167,8 +167,7 @@ class KafkaClient:
         self._found: set[tuple[CoordinatorKind, str]] = set()
 
     def __enter__(self) -> Self:
-        from ...clients.kafka.connection import Connection
-        from ...clients.kafka.transport import ConnectionSettings
+        from ...clients.kafka.connection import Connection, ConnectionSettings
         from ...protocol.client_security import ClientSecurity
 
         host, _, port = self.bootstrap.rpartition(":")
@@ -218,7 +217,7 @@ class KafkaClient:
         coordinator creates it. Here and in a Kafka of one node that is the broker itself; one of several answers NOT_COORDINATOR
         where it is another.
         """
-        from ...clients.kafka import coordinators
+        from ...clients.kafka import conversations as coordinators
         from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 
         missing = [key for key in keys if (of, key) not in self._found]
@@ -234,10 +233,9 @@ class KafkaClient:
         self._found.update((of, key) for key in missing)
 
     def _explain(self, met: Failure) -> KafkaFailure:
-        from ...clients.kafka.connection import ConnectionLostError, Doing
-        from ...clients.kafka.opening import SaslRefusedError
+        from ...clients.kafka.connection import ConnectionLostError, Doing, TlsFailedError
+        from ...clients.kafka.conversations import SaslRefusedError
         from ...clients.kafka.protocol import AnnouncedSizeError, NoCommonVersionError
-        from ...clients.kafka.transport import TlsFailedError
         from ...protocol.client_security import ClientSecurityError, tls_failure
         from ...protocol.errors import ProtocolError
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...clients.kafka.connection import Connection
-from ...clients.kafka.coordinators import CoordinatorKind
+from ...clients.kafka.conversations import CoordinatorKind
 from ...clients.kafka.protocol import Ticket, error_text
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.add_partitions_to_txn import (

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from ...clients.kafka import coordinators
-from ...clients.kafka.connection import Connection
-from ...clients.kafka.coordinators import CoordinatorKind
-from ...clients.kafka.transport import Address, ConnectionSettings, Transport, open_transport
+from ...clients.kafka import conversations as coordinators
+from ...clients.kafka.connection import Address, Connection, ConnectionSettings, Transport, open_transport
+from ...clients.kafka.conversations import CoordinatorKind
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ...protocol.schema import ApiMessage

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from difflib import get_close_matches
 
-from ...clients.kafka.transport import Address, ConnectionSettings
+from ...clients.kafka.connection import Address, ConnectionSettings
 from ...protocol.client_security import NAMES as SECURITY_NAMES
 from ...protocol.client_security import ClientSecurity, ClientSecurityError, security_of
 from ..exceptions import OptionError

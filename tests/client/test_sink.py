@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.committed import committed
 from support.sink_parts import COMMITS, PREFIX, TOPIC, numbers, write, write_part
-from tidelog.clients.kafka.coordinators import CoordinatorKind
+from tidelog.clients.kafka.conversations import CoordinatorKind
 from tidelog.pipeline.exceptions import BrokerError, UnsupportedBrokerError
 from tidelog.pipeline.sink.commit_protocol import Committer, Outcome, Token
 from tidelog.pipeline.sink.committer import (

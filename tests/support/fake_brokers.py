@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from tidelog.clients.kafka.transport import Address, ConnectionSettings
+from tidelog.clients.kafka.connection import Address, ConnectionSettings
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.headers import parse_request_header, response_header_bytes
 from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tidelog.cli.heartbeat_groups import ShownGroup, ShownMember, consumer_groups, streams_groups
+from tidelog.cli.groups import ShownGroup, ShownMember, consumer_groups, streams_groups
 from tidelog.cli.support.kafka_client import KafkaFailure
 from tidelog.protocol.messages import consumer_group_describe as consumer
 from tidelog.protocol.messages import streams_group_describe as streams

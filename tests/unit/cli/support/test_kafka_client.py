@@ -21,7 +21,7 @@ from tidelog.cli.support.kafka_client import (
     patiently,
     read_security,
 )
-from tidelog.clients.kafka.coordinators import CoordinatorKind
+from tidelog.clients.kafka.conversations import CoordinatorKind
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.client_security import ClientSecurity
 from tidelog.protocol.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.cli.support.table import table
+from tidelog.cli.support.output import table
 
 
 def test_numbers_stand_right_and_texts_left() -> None:

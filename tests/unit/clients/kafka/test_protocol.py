@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 import pytest
-from tidelog.clients.kafka import coordinators, opening
-from tidelog.clients.kafka.coordinators import CoordinatorKind
+from tidelog.clients.kafka import conversations as coordinators
+from tidelog.clients.kafka.conversations import CoordinatorKind
 from tidelog.clients.kafka.protocol import (
     AnnouncedSizeError,
     Asked,
@@ -155,11 +155,11 @@ def held(steps: Generator[Asked, Any, Any], answers: Iterable[Any]) -> tuple[Any
 
 def test_versions_are_asked_for_once_more_before_2_4() -> None:
     new, old = ApiVersionsResponse(), ApiVersionsResponse(error_code=35)
-    answer, asked = held(opening.ask_versions("tester"), [new])
+    answer, asked = held(coordinators.ask_versions("tester"), [new])
     assert (answer is new, asked[0].up_to, asked[0].request.client_software_name) == (True, 3, "tester")  # type: ignore[attr-defined]
-    answer, asked = held(opening.ask_versions("tester"), [old, new])
+    answer, asked = held(coordinators.ask_versions("tester"), [old, new])
     assert (answer is new, [one.up_to for one in asked]) == (True, [3, 0])
-    assert [one.up_to for one in held(opening.ask_versions(""), [new])[1]] == [0]
+    assert [one.up_to for one in held(coordinators.ask_versions(""), [new])[1]] == [0]
     # An old broker's refusal has version 0 and may say nothing behind its code.
     one = ClientProtocol("me")
     ticket, _ = one.send(asked[0].request, ApiVersionsResponse, 3)
@@ -168,7 +168,7 @@ def test_versions_are_asked_for_once_more_before_2_4() -> None:
 
 def login(answers: list[Any], tokens: Any = None) -> tuple[Any, list[Asked]]:
     plain = ClientSecurity("SASL_PLAINTEXT", "PLAIN", "alice", "pencil")
-    return held(opening.authenticate("PLAIN", tokens or plain.tokens()), answers)
+    return held(coordinators.authenticate("PLAIN", tokens or plain.tokens()), answers)
 
 
 def test_a_login_says_for_how_long_it_holds() -> None:
@@ -180,9 +180,9 @@ def test_a_login_says_for_how_long_it_holds() -> None:
 
 
 def test_a_login_that_fails_says_why() -> None:
-    with pytest.raises(opening.SaslRefusedError, match="offered: A, B"):
+    with pytest.raises(coordinators.SaslRefusedError, match="offered: A, B"):
         login([SaslHandshakeResponse(error_code=33, mechanisms=["A", "B"])])
-    with pytest.raises(opening.SaslRefusedError, match="not you"):
+    with pytest.raises(coordinators.SaslRefusedError, match="not you"):
         login([SaslHandshakeResponse(), SaslAuthenticateResponse(error_code=58, error_message="not you")])
 
     def lying(said: bytes | None) -> bytes:
@@ -190,7 +190,7 @@ def test_a_login_that_fails_says_why() -> None:
             return b"first"
         raise ClientSecurityError("no proof")
 
-    with pytest.raises(opening.ExchangeFailedError, match="no proof"):
+    with pytest.raises(coordinators.ExchangeFailedError, match="no proof"):
         login([SaslHandshakeResponse(), SaslAuthenticateResponse()], lying)
 
 
@@ -199,7 +199,7 @@ def test_without_a_token_the_broker_is_asked_nothing() -> None:
         raise TokenUnavailableError("away")
 
     with pytest.raises(TokenUnavailableError):
-        next(opening.authenticate("OAUTHBEARER", away))
+        next(coordinators.authenticate("OAUTHBEARER", away))
 
 
 def test_coordinators_are_found_at_once_or_one_by_one() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.fake_brokers import FakeBrokers, Handler
-from tidelog.clients.kafka.coordinators import CoordinatorKind
+from tidelog.clients.kafka.conversations import CoordinatorKind
 from tidelog.pipeline.exceptions import BrokerError, BrokerUnreachableError
 from tidelog.pipeline.wire.client import KafkaClient, Leader, leaders
 from tidelog.pipeline.wire.settings import ClientSettings

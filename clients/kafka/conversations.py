@@ -1,12 +1,21 @@
-"""Opening of a connection: the broker's versions, then authentication (KIP-511, KIP-43, KIP-368)."""
+"""Conversations of several requests: the opening of a connection, and the look-up of coordinators.
+
+    ask_versions      the versions that the broker speaks (KIP-511)
+    authenticate      SASL: who asks (KIP-43, KIP-368)
+    find              coordinators of groups and transactional ids: one key at a time before version 4 (KIP-699)
+
+Each is a generator (`protocol.Steps`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import IntEnum
 
 from ...protocol.client_security import ClientSecurityError
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ...protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from .protocol import Asked, Steps
@@ -63,3 +72,46 @@ def authenticate(mechanism: str, tokens: Callable[[bytes | None], bytes | None])
         except ClientSecurityError as error:
             raise ExchangeFailedError(str(error)) from None
     return lifetime_ms / 1000 if lifetime_ms > 0 else None
+
+
+#: From this version on, one request asks for several keys.
+_MANY_FROM = 4
+
+
+class CoordinatorKind(IntEnum):
+    """Kind of a coordinator's keys, by FindCoordinator's numbers."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+    @property
+    def label(self) -> str:
+        """The kind as messages for people have it."""
+        return "group" if self is CoordinatorKind.GROUP else "transactional id"
+
+
+def find(
+    kind: CoordinatorKind, keys: Sequence[str], version: int, up_to: int | None = None
+) -> Steps[Sequence[Coordinator]]:
+    """Looks for the coordinators of `keys`. `version`: of FindCoordinator, as the connection's `version_of` gives it for `up_to`.
+
+    Each has its key, and an error code: without one, the broker's id and address. Before version 4, no key behind one with an
+    error is asked for.
+    """
+    at_least = int(kind)  # version 0 knows groups only
+    if version >= _MANY_FROM:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
+        answer: FindCoordinatorResponse = yield Asked(request, FindCoordinatorResponse, up_to, at_least)
+        return answer.coordinators
+    found = []
+    for key in keys:
+        request = FindCoordinatorRequest(key=key, key_type=kind)
+        single: FindCoordinatorResponse = yield Asked(request, FindCoordinatorResponse, up_to, at_least)
+        found.append(
+            Coordinator(
+                key=key, error_code=single.error_code, node_id=single.node_id, host=single.host, port=single.port
+            )
+        )
+        if single.error_code:
+            break
+    return found

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from tidelog.cli.support.progress import ProgressBar
+from tidelog.cli.support.output import ProgressBar
 
 MIB = 1 << 20
 
