@@ -4,8 +4,8 @@ Normally that is one. More come out when the bytes pass what a segment file can 
 express: recompressed survivors can be larger than what they were (KAFKA-20036). Batches come whole and in order, so a new
 file may begin at any of them.
 
-What is written is walked once more by the scanner that recovery uses, checksums included: it makes the index entries, and
-whatever a kernel might get wrong fails the pass before the original is touched.
+The written file is walked once more by the scanner that recovery uses, checksums included: it makes the index entries, and a
+mistake of the kernel fails the pass before the original is touched.
 
 Which segments form a group is `group_segments`, a pure function of values. Cleaning shrinks segments; without grouping a log
 would end as thousands of tiny files. A group is a row of segments whose log bytes stay within segment.bytes and whose indexes

@@ -220,8 +220,8 @@ class Worker:
                     # Allocated with the first work: most daemons never clean.
                     cleaner = cleaner or pool.make_cleaner()
                     if not self._clean(work, cleaner):
-                        # The next round takes this log again, or another. What aborted this pass may abort the next
-                        # one at once, so wait a little instead of spinning.
+                        # The next round takes this log again, or another. The cause of this abort may abort the next pass at
+                        # once, so wait a little instead of spinning.
                         self.pause(min(pool.settings.backoff_ms, AFTER_ABORT_MS))
                     continue
             except Exception:  # CleanerManager.clean records errors of a log; no other error may end the thread

@@ -135,7 +135,7 @@ def formatter(options: Any, separator: bytes | None) -> Format:
     if options.json:
         return json_lines
     if separator is None:
-        # The one that is asked for speed.
+        # This is the format that is used for speed.
         return lambda messages: b"\n".join([m.value() or b"" for m in messages]) + b"\n"
     return lambda messages: b"".join(
         [b"%b%b%b\n" % (_or_null(m.key()), separator, _or_null(m.value())) for m in messages]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 1 << 20
 FLUSH_S = 60.0
-#: What librdkafka may hold before lines are no longer read.
+#: Messages that librdkafka may hold before no more lines are read.
 _QUEUED_MESSAGES, _QUEUED_KBYTES = 500_000, 256 << 10
 _FULL_WAIT_S = 0.05
 
@@ -172,7 +172,7 @@ def run(options: Any) -> int:
         "queue.buffering.max.messages": _QUEUED_MESSAGES,
         "queue.buffering.max.kbytes": _QUEUED_KBYTES,
         "delivery.report.only.error": True,
-        "log_level": 0,  # what goes wrong is told below, in one line
+        "log_level": 0,  # failures are reported below, in one line
         **librdkafka_security(options),
         **pairs_of(options.property, "--property"),
     }

@@ -1,8 +1,8 @@
-"""Settings of listeners: their names, what they come to, and what in them does not fit together.
+"""Settings of single listeners: their names, their effective values, and checks that they fit together.
 
-One listener's are `listener.name.<name>.<setting>`, and one mechanism's of it `listener.name.<name>.<mechanism>.<setting>`, as in
-Kafka. Names of listeners and mechanisms are in lower case there. What a listener does not say, the broker's setting of that name
-says for all.
+Names are `listener.name.<name>.<setting>` for one listener, and `listener.name.<name>.<mechanism>.<setting>` for one mechanism of
+it, as in Kafka. Names of listeners and mechanisms are in lower case there. Where a listener has no setting of its own, the
+broker's setting of that name holds.
 """
 
 from __future__ import annotations

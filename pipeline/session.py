@@ -1,7 +1,7 @@
 """A Spark session that works where it is started: the right Python, an address that workers reach, folders of its own.
 
-What goes wrong most often is told in one line: Java is missing, PySpark is missing or too old. A session of a cluster is made
-the same way, with `master` and the settings that the cluster needs: see docs/PIPELINE.md.
+The most frequent mistakes are reported in one line: Java is missing, PySpark is missing or too old. A session of a cluster is
+made the same way, with `master` and the settings that the cluster needs: see docs/PIPELINE.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from .exceptions import PipelineError
 
-#: What exists together, see docs/PIPELINE.md: streams with admission control are Spark's since 4.2.
+#: Versions that exist together, see docs/PIPELINE.md: streams with admission control are Spark's since 4.2.
 OLDEST_SPARK = (4, 1)
 OLDEST_JAVA = 17
 

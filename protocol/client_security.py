@@ -163,7 +163,7 @@ class _Scram:
                 raise ClientSecurityError("the server does not know the password: it is not who it says it is")
             return None
         nonce, iterations = fields.get("r", ""), fields.get("i", "")
-        # One that adds nothing of its own to the nonce could have been answered before: proofs could be used again.
+        # A server that adds nothing of its own to the nonce could have been answered before: proofs could be used again.
         if not nonce.startswith(self._nonce) or nonce == self._nonce or not _whole(iterations):
             raise ClientSecurityError(_NO_SENSE)
         if not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:

@@ -181,7 +181,7 @@ class _DecoderSource(_Source):
             if self._is_request:
                 self.line(f"k = {self.cls.MOST_ELEMENTS}")
             if self.flexible:
-                # What others send us we asked for: each partition of a large answer may have a tag.
+                # Answers to us were asked for: each partition of a large one may have a tag.
                 self.line(f"g = {MAX_TAGS if self._is_request else 0xFFFF_FFFF}")
             message = self.struct(self.cls)
             self.line(f"return {message}, p")
@@ -418,7 +418,7 @@ class _EncoderSource(_Source):
             variable = self.new_name("v")
             self.line(f"{variable} = {source}")
             if nullable:
-                # What has gathered goes out before the two ways part.
+                # Write the gathered fields before the two branches.
                 self.flush(out)
                 with self.block(f"if {variable} is None:"):
                     self.null(field, out)

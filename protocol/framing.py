@@ -5,8 +5,8 @@
     | size          | header, body       |    0 <= size <= socket.request.max.bytes, or the connection ends
     +---------------+--------------------+
 
-The bytes stay where they were received: requests are handled in the receive buffer, by position. What the broker's
-`connection` adds to this are buffers, answers and waiting.
+The bytes stay where they were received: requests are handled in the receive buffer, by position. The broker's `connection` adds
+buffers, answers and waiting.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SIZE = struct.Struct(">i")
 read_size = _SIZE.unpack_from
 SIZE_BYTES = _SIZE.size
 
-#: What `frame_end` says of a frame that has not come whole.
+#: Result of `frame_end` for an incomplete frame.
 INCOMPLETE = -1
 #: The least room that an incomplete frame gets, and what a frame of some size gets beyond its end: what comes behind it
 #: is read with it.
 READ_AHEAD_BYTES = 64 * 1024
 #: Frames at least this large get a buffer that ends with them, so that what follows is not moved.
 EXACT_FRAME_BYTES = 128 * 1024
-#: What a frame may take before its bytes come: a hundred clients that announce 50 MB each must not be given 5 GB.
+#: Memory of a frame before its bytes come: a hundred clients that announce 50 MB each must not be given 5 GB.
 UNPROVEN_FRAME_BYTES = 1024 * 1024
 #: The same, and the least that any frame gets, while memory is scarce.
 SCARCE_FRAME_BYTES = 4 * 1024

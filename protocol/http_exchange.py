@@ -73,7 +73,7 @@ class Endpoint:
             watch.start()
             try:
                 answer = self._exchange(raw, method, headers, body, max_bytes)
-                if late.is_set():  # what was cut short can look whole
+                if late.is_set():  # a truncated body can look whole
                     raise TimeoutError
                 return answer
             except (OSError, http.client.HTTPException) as error:

@@ -36,7 +36,7 @@ def options_of(text: str, mechanism: str) -> Mapping[str, str]:
         raise ValueError("sasl.jaas.config is not `MODULE required NAME=VALUE …;`: a semicolon ends it")
     module, flag = words[0], words[1]
     if not module.endswith(f".{_MODULES[mechanism]}") or flag.lower() not in _FLAGS:
-        # What stands there is not quoted: of a line that is not as it should be, it may be the password.
+        # The text there is not quoted: on a malformed line it may be the password.
         raise ValueError(f"sasl.jaas.config of {mechanism} does not begin with …{_MODULES[mechanism]} required")
     rest = words[2:-1]
     if len(rest) % 3 or any(equals != "=" for equals in rest[1::3]):

@@ -6,7 +6,7 @@
     sasl.oauthbearer.token=…                                      a token that stands here
 
 Names are those of Kafka's clients (KIP-768, KIP-1139), of `sasl.jaas.config` as older ones have it (clientId, clientSecret,
-scope) and of librdkafka. Whether a token is good, the broker says; here nothing of it is checked but its form.
+scope) and of librdkafka. The broker checks tokens; here only their form is checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .client_security import ClientSecurityError
 
 _PREFIX = "sasl.oauthbearer."
 URL, TOKEN = _PREFIX + "token.endpoint.url", _PREFIX + "token"
-# What each part of the settings is called: by Kafka, by librdkafka, and as an option of sasl.jaas.config.
+# Names of each part of the settings: Kafka's, by librdkafka, and as an option of sasl.jaas.config.
 _CLIENT_ID = (_PREFIX + "client.credentials.client.id", _PREFIX + "client.id", "clientId")
 _CLIENT_SECRET = (_PREFIX + "client.credentials.client.secret", _PREFIX + "client.secret", "clientSecret")
 _SCOPE = (_PREFIX + "scope", "", "scope")

@@ -114,7 +114,7 @@ def _field(
     ignorable: bool,
     nullable: str = "none",
     is_array: bool = False,
-) -> Any:  # what the class's annotation says, so that a declaration reads as one
+) -> Any:  # Any: a declaration has its type in the class's annotation
     return Field(element, is_array, versions, nullable, default, tag, ignorable)
 
 
@@ -319,7 +319,7 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tuple[M, int]:
     """Decode a `cls` in `version` from `buffer` at `position`: (message, its end).
 
-    What follows the end is the caller's business (Kafka ignores bytes behind a request's body). Raises MalformedRequest
+    Bytes after the end are the caller's business (Kafka ignores bytes behind a request's body). Raises MalformedRequest
     when the bytes are no such message, before memory is taken for counts and lengths that they can't hold, and
     ProtocolError UNSUPPORTED_VERSION when the class has no such version.
     """

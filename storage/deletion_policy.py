@@ -44,7 +44,7 @@ class DeletionPolicy(Protocol):
     """A pure function of values. Pool threads call it, perhaps for several logs at once: it keeps no state.
 
     Attributes:
-        takes_active: Whether it wants to be offered the active segment too. Naming that one rolls the log first, so
+        takes_active: True if the policy wants to be offered the active segment too. Naming that one rolls the log first, so
             that the records of a topic which nobody writes to any more can go. Only when it is not empty.
     """
 

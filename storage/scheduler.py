@@ -148,7 +148,7 @@ class ThreadPoolScheduler:
         self._timed: list[tuple[float, int, _Task]] = []
         self._open_lane = _Lane()
         self._lanes: dict[str, _Lane] = {}
-        # Whose turn it is: the lane that was served last stands last.
+        # Order of the lanes: the one that was served last stands last.
         self._turns: deque[_Lane] = deque([self._open_lane])
         self._counts: dict[str, _Counts] = {}
         self._threads: set[threading.Thread] = set()
@@ -239,7 +239,7 @@ class ThreadPoolScheduler:
     def settle(self, timeout_s: float) -> bool:
         """Wait until no task is due, waits for a thread or runs; False on time-out. Blocks.
 
-        Not from a task of its own. What is scheduled for later does not count.
+        Not from a task of its own. Tasks that are scheduled for later do not count.
         """
         return self._wait_for(self._is_quiet, timeout_s)
 

@@ -35,7 +35,7 @@ START_TIMEOUT_S = 60.0
 #: Turns of the loop after a timer has fired: coroutines that it woke get to their next wait.
 TURNS = 8
 
-#: What differs from `tidelog serve`: nothing is waited for that a test has no use for.
+#: Differences from `tidelog serve`: no waits that a test has no use for.
 DEFAULTS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "http.listener": "",

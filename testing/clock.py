@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 #: An advance is made in at most this many steps, so that what follows from one event can follow from that in turn: a
-#: tombstone gets its delete horizon in one step and goes in another. What is due in between runs once, at the next.
+#: tombstone gets its delete horizon in one step and goes in another. Tasks that are due in between run once, at the next.
 STEPS = 16
 SHORTEST_STEP_MS = 1000.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-#: What becomes due when time is moved, or a clean that is asked for, is done in this time or is reported as stuck.
+#: Tasks that become due when time is moved, and requested cleans, are done in this time or reported as stuck.
 SETTLE_TIMEOUT_S = 60.0
 
 

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn, API key 25, versions 0 to 4: the transaction is about to commit offsets of a group.
 
-What is added is the group's partition of `__consumer_offsets`. 2 knows PRODUCER_FENCED, before it is
+The partition that is added is the group's partition of `__consumer_offsets`. 2 knows PRODUCER_FENCED, before it is
 INVALID_PRODUCER_EPOCH; 4 knows TRANSACTION_ABORTABLE.
 """
 

@@ -1,7 +1,7 @@
 """AlterClientQuotas, API key 49, versions 0 and 1 (flexible): sets and removes quotas of entities (KIP-546).
 
-An entity is changed as a whole or not at all; entities are independent of each other. One that is in the request twice
-is INVALID_REQUEST, and so is a quota that it names twice. What is set holds for the next request.
+An entity is changed as a whole or not at all; entities are independent of each other. An entity that is in the request twice is
+INVALID_REQUEST, and so is a quota that is named twice. A new quota holds from the next request on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """AlterConfigs, API key 33, versions 0 to 2 (flexible): replaces all settings of its own that a topic has,
 or all that a broker was given while it runs.
 
-What the request does not name goes back to the broker's value, which is why IncrementalAlterConfigs took its place;
-what is refused is the same.
+Settings that the request does not name go back to the broker's values, which is why IncrementalAlterConfigs took its place; both
+refuse the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs, API key 34, versions 0 to 2: in which data directory a partition lies (KIP-113).
 
 - The answer comes when the move has begun; DescribeLogDirs tells how far it is, and where the partition lies at last.
-- A partition that lies there already is answered with no error; a move of it to elsewhere ends with that. One that is on its way
-  there goes on.
+- A partition that lies there already is answered with no error; a move of it to elsewhere ends with that. A move to
+  the same directory that is under way goes on.
 - A path that is none of `log.dirs` is LOG_DIR_NOT_FOUND, one of cordoned.log.dirs INVALID_REPLICA_ASSIGNMENT (KIP-1066), a topic
   whose name leaves no room for the copy's INVALID_TOPIC_EXCEPTION, a partition that is not here UNKNOWN_TOPIC_OR_PARTITION.
 """

@@ -1,6 +1,6 @@
 """AlterShareGroupOffsets, API key 91, version 0: sets where a share group without members goes on (KIP-932).
 
-What was delivered of the partitions before does not count any more. A group that is not there is made.
+Earlier deliveries of the partitions do not count any more. A group that is not there is made.
 """
 
 from __future__ import annotations

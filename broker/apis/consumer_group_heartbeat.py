@@ -84,7 +84,7 @@ async def _later(outcome: Awaitable[HeartbeatResult]) -> ConsumerGroupHeartbeatR
 
 
 def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> HeartbeatRequest:
-    # What an expression matches is seen with the eyes of the member whose heartbeat has it matched, as in Kafka.
+    # An expression matches only topics that the member may see whose heartbeat has it matched, as in Kafka.
     names, owned = request.subscribed_topic_names, request.topic_partitions
     return HeartbeatRequest(
         request.group_id,

@@ -1,6 +1,6 @@
 """CreateAcls, API key 30, versions 0 to 3: adds rules, which hold from the next request on. Needs ALTER on the cluster.
 
-Each rule has a result of its own. One that is there already, or twice in the request, is a success. Without an authorizer:
+Each rule has a result of its own. A rule that exists already, or is in the request twice, is a success. Without an authorizer:
 SECURITY_DISABLED for each.
 """
 

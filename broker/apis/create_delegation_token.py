@@ -1,7 +1,7 @@
 """CreateDelegationToken, API key 38, versions 0 to 3.
 
-Tokens are switched off, as they are in Kafka without delegation.token.secret.key: DELEGATION_TOKEN_AUTH_DISABLED. Who did not
-authenticate may not ask at all: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (KIP-48).
+Tokens are switched off, as they are in Kafka without delegation.token.secret.key: DELEGATION_TOKEN_AUTH_DISABLED. Clients that
+have not authenticated are refused: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (KIP-48).
 """
 
 from __future__ import annotations

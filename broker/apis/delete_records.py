@@ -94,5 +94,5 @@ async def _move_start(topic: str, index: int, offset: int, context: RequestConte
     else:
         is_moved = log.increment_log_start_offset(wanted)
     if is_moved and partition.waiters:
-        partition.wake()  # who waits below the new start is to be told so
+        partition.wake()  # fetches that wait below the new start get an error
     return log.log_start_offset

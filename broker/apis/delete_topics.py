@@ -89,7 +89,8 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
         result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         if error is not None:
             result.error_code, result.error_message = error.code, str(error)
-            # Who named it by its id learns its name if it may be described; who named it by its name, nothing.
+            # A client that named the topic by its id gets its name if it may describe it; one that named it by its name gets
+            # nothing else.
             if (
                 error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 and name is not None

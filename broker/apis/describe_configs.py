@@ -117,7 +117,7 @@ def _describe(
         return [_row(entry, request, context.api_version) for entry in entries]
     if resource.resource_type == ConfigResourceType.BROKER:
         dynamic = broker.dynamic
-        if not name:  # what all brokers share: only what was set so
+        if not name:  # defaults for all brokers: only those that were set
             shared = dict(dynamic.layers[1][1])
             wanted = [key for key in shared if names is None or key in names]
             entries = describe_broker(dynamic.static, wanted, None, dynamic.layers[1:])

@@ -2,7 +2,7 @@
 
 - An operation sets (0), deletes (1: back to the broker's value), appends to (2) or subtracts from (3) a setting. The
   last two are for lists, and start from the value in force where the topic has none of its own.
-- A resource is changed as a whole or not at all; resources are independent. One that is named twice is refused.
+- A resource is changed as a whole or not at all; resources are independent. A resource that is named twice is refused.
 - Of the broker's own settings those can be changed that DescribeConfigs does not call read-only: for this node by its
   id, or with the empty name for all nodes (KIP-226).
 - Groups and subscriptions to clients' metrics are changed by their names; loggers' levels are set or taken away.

@@ -109,7 +109,7 @@ async def _look_up(
     elif (wanted == LATEST_TIERED and version >= 9) or (wanted == EARLIEST_PENDING_UPLOAD and version >= 11):
         pass
     elif wanted >= 0 or (wanted == MAX_TIMESTAMP and version >= 7):
-        # What a reader of this isolation level can't fetch yet is not found either.
+        # Records that a reader of this isolation level can't fetch yet are not found either.
         def look() -> TimestampOffset | None:
             if wanted == MAX_TIMESTAMP:
                 return log.max_timestamp_offset(limit_offset=limit)

@@ -82,7 +82,7 @@ def produce(
         return job.answer()
     from ..produce_fetch.produce_admission import admit
 
-    # What may not be written does not come into the transaction either.
+    # Partitions that may not be written are not added to the transaction either.
     open_topics = topics if denied is None else [topic for topic in topics if topic[0] not in denied]
     admission = admit(broker, buffer, open_topics, version, transactional_id)
     if admission.wait is None:

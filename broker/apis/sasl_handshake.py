@@ -1,7 +1,7 @@
 """SaslHandshake, API key 17, versions 0 and 1: a client names its mechanism.
 
-On a listener that asks for no authentication: ILLEGAL_SASL_STATE, as on Kafka's. What the gate lets through and what a
-known client sends to authenticate again both come here.
+On a listener that asks for no authentication: ILLEGAL_SASL_STATE, as on Kafka's. Requests come here through the gate, and from
+clients that authenticate again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 - UNSUPPORTED_VERSION while `streams.version` is 0, or `group.coordinator.rebalance.protocols` leaves streams out.
 - Internal topics that the topology needs are made before the answer, so the first assignment need not wait for another
-  heartbeat; Kafka makes them after it. What can't be made is told in the status MISSING_INTERNAL_TOPICS.
+  heartbeat; Kafka makes them after it. Topics that can't be created are named in the status MISSING_INTERNAL_TOPICS.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """The cleaner inside of the daemon, and beside a stopped one: threads from settings, passes on request, reasons.
 
-What a pass does is in `cleaner/`, one package down. Start reading at `service.py`; `why.py` gathers what `tidelog why` tells.
+A pass itself is in `cleaner/`, one package down. Start reading at `service.py`; `why.py` gathers what `tidelog why` tells.
 """

@@ -120,7 +120,7 @@ class OfflineCompaction:
                     raise DataDirectoryError(self._path, "was not loaded", "see `tidelog log verify`")
                 return self._clean(partition_log, logs)
             finally:
-                # What was replaced goes now, not at the next start: room is why people do this.
+                # Delete replaced files now, not at the next start: people do this to get free space.
                 scheduler.finish("delete-file", _DELETION_TIMEOUT_S)
                 logs.shutdown()
         finally:

@@ -85,7 +85,7 @@ class OfflineBacklog:
                 logs.load(self._settings(logs))
                 return self._clean_all(logs, topics)
             finally:
-                # What was replaced goes now, not at the next start: room is why people do this.
+                # Delete replaced files now, not at the next start: people do this to get free space.
                 scheduler.finish("delete-file", _DELETION_TIMEOUT_S)
                 logs.shutdown()
         finally:

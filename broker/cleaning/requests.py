@@ -114,7 +114,7 @@ class CleanRequests:
         self._stopping = threading.Event()
 
     def ask(self, topic: str, logs: Sequence[UnifiedLog]) -> CleanRequest:
-        """Clean these logs of the topic. One that waits for the same topic is joined. TooManyRequestsError."""
+        """Clean these logs of the topic. A request that waits for the same topic is joined. TooManyRequestsError."""
         with self._lock:
             for waiting, _ in self._waiting:
                 if waiting.topic == topic:

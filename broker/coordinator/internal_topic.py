@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How much of a log a load reads at a time.
+#: Bytes of a log that a load reads at a time.
 READ_BYTES = 1 << 20
 
 
@@ -202,7 +202,7 @@ def coordinator_batch(
 class BatchReader:
     """Iterates over the whole batches in `buffer`, by the shortest way through them (the ruler is in `record_batch`).
 
-    What is damaged is passed over with a log line: one lost commit, which sends its consumer back to the one before, is
+    Damaged batches are passed over with a log line: one lost commit, which sends its consumer back to the one before, is
     better than a group that nobody can use. A size that cannot be ends the walk: CorruptRecordError.
     """
 
@@ -292,7 +292,7 @@ def _records(
 ) -> list[tuple[int, bytes | None, bytes | None]]:
     """Offset, key and value of the records in data[position:limit]."""
     records: list[tuple[int, bytes | None, bytes | None]] = []
-    if count == 0:  # what compaction leaves of a batch that must not vanish
+    if count == 0:  # compaction leaves an empty batch if its header must stay
         return records
     for _ in range(count):
         size = data[position]

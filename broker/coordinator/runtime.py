@@ -1,8 +1,8 @@
 """The life of a coordinator: it opens its shards, reads them back, finds them by key, writes to them, and stops.
 
 A coordinator keeps its state in the partitions of an internal topic. A shard is one partition in memory; a key (a group, a
-transactional id) lives in the partition that it hashes to, as in Kafka, so that a directory can change hands. Until a shard
-is loaded its keys are not known, and requests for them are told to come back. One that cannot be loaded is nobody's.
+transactional id) lives in the partition that it hashes to, as in Kafka, so that a directory can change hands. Until a shard is
+loaded its keys are not known, and requests for them are told to come back. A partition that cannot be loaded has no coordinator.
 
     no topic ── ensure_topic ──► open, all shards loaded ─┐
     topic ───── open ──► loading, one shard at a time ────┴──► close
@@ -36,7 +36,7 @@ RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 #: The durability of a write: None when it is as durable as the topic asks for. Shared: who awaits it shields it.
 Unsynced = asyncio.Future[None] | None
 
-#: What clients of a coordinator understand of a failed write. The second line makes them look for the coordinator anew.
+#: Errors of a failed write that a coordinator's clients understand. The second line makes them look for the coordinator anew.
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
@@ -280,7 +280,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     def check_complete(self) -> None:
         """Raises ProtocolError, COORDINATOR_LOAD_IN_PROGRESS, while any partition is loading: a list of all would be false.
 
-        What cannot be loaded is left out of such lists, as in Kafka."""
+        Partitions that cannot be loaded are left out of such lists, as in Kafka."""
         if self.closed:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not all(shard.loaded or shard.index in self._failed for shard in self._shards):

@@ -88,7 +88,7 @@ def _share_evenly(spec: GroupSpec, owned: _Owned, free: dict[bytes, list[int]]) 
         return
     least, more = divmod(sum(spec.partition_counts.values()), len(owned))
     sizes = {name: _size(topics) for name, topics in owned.items()}
-    # Who has most is asked first (the sort keeps the order of equals): one more than the least costs fewest moves there.
+    # The member with most is asked first (the sort keeps the order of equals): taking from it costs the fewest moves.
     order = sorted(owned, key=lambda name: -sizes[name])
     lacking: list[tuple[str, int]] = []
     loose = [(topic, partition) for topic, partitions in free.items() for partition in partitions]
@@ -212,7 +212,8 @@ def assign_simple(
 
     Members of a share group may read the same partition. So where there are more members than partitions, a partition has
     several; where there are fewer, a member has several. Members that read the same topics divide all partitions among them;
-    where their topics differ, each topic is divided on its own. What a member has it keeps, as far as that leaves others enough.
+    where their topics differ, each topic is divided on its own. A member keeps its partitions, as far as that leaves others
+    enough.
 
     `subscriptions`: member → topic ids; `partitions`: those that can
     be read.

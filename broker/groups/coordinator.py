@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
-#: How long a start waits for groups and offsets before it takes connections: some 20,000 commits are read by then.
+#: Time that a start waits for groups and offsets before it accepts connections: some 20,000 commits are read by then.
 START_PATIENCE_S = 0.1
 
 

@@ -28,8 +28,9 @@ MAX_LINE = 1 << 16
 
 
 class Server(ThreadingMixIn, WSGIServer):
-    """Accepts on the thread of `serve_forever`; a thread for each connection. What socketserver calls a request is a `Peer` once
-    it has a place."""
+    """Accepts on the thread of `serve_forever`; a thread for each connection. A request of socketserver's is a `Peer` once it has
+    a place.
+    """
 
     daemon_threads = True
 

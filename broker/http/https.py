@@ -61,7 +61,7 @@ class Https:
             self.tls.renew(config)
 
     def wrap(self, connection: socket.socket) -> ssl.SSLSocket:
-        """The connection by TLS, before the handshake. What is given can't be used any more."""
+        """The connection by TLS, before the handshake. The given socket can't be used any more."""
         return self.tls.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
 
     def shake(self, connection: ssl.SSLSocket, peer: str) -> bool:

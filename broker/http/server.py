@@ -1,10 +1,10 @@
 """The HTTP listener: `/metrics` for Prometheus, `/health` for whoever starts containers (`health.py`), `/why` and `/clean` for
 people who ask about segments (`api.py`), and the console for people who look (`console/`).
 
-Runs on threads of its own, so that a scrape never delays a client. How many connections there are, how long each may take and
-who makes room for others is `connections.py`'s; how many requests are worked on at a time is said here, by lanes: scrapes
-have one of their own, and probes need none, so that neither waits for the console. The socket is bound at start (its port is in
-the ready line); what serves it is imported when it is first needed.
+Runs on threads of its own, so that a scrape never delays a client. The number of connections, the time of each, and which one
+makes room for others are the business of `connections.py`'s; how many requests are worked on at a time is said here, by lanes:
+scrapes have one of their own, and probes need none, so that neither waits for the console. The socket is bound at start (its port
+is in the ready line); what serves it is imported when it is first needed.
 
 With `http.authentication` a request passes `authentication.py` before anything looks at it, and before it enters a lane, so
 that who waits for a password to be checked, or to be refused, is in nobody's way; by https:// its connection goes through
@@ -192,7 +192,7 @@ class HttpServer:
             status = "200 OK" if verdict.is_well else "503 Service Unavailable"
             content = verdict.content
             if not is_ours or (self.gate is not None and self.gate.is_open(path)):
-                content = {"status": content["status"]}  # what is wrong is for those who may look
+                content = {"status": content["status"]}  # problems are only for users who may read
             return _json(start_response, status, json.dumps(content).encode() + b"\n")
         return self._browse(environ, start_response)
 

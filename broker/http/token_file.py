@@ -80,7 +80,7 @@ class TokenFile:
             state = None
         if state == self._state:
             return
-        self._state = state  # what can't be read is complained of once
+        self._state = state  # a file that can't be read is reported once
         try:
             self._tokens = read_tokens(self.path)
         except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ Bearer is a token of `http.tokens.file`, or a JSON web token that `security/sasl
 signature costs less than remembering would be worth; what may take long is reading keys again because of a key's name that nobody
 knows. All bad tokens get one answer: why one is bad stands in the log. Failures count for the user that the token says it is of.
 
-Who is refused is told how long the answer has to be held back; the thread that holds it back is the server's, which can end it.
+A refusal says how long the answer has to be held back; the thread that holds it back is the server's, which can end it.
 
 The paths that are open to all, and what a request needs, are `authentication.py`'s.
 """

@@ -1,6 +1,6 @@
 """Writes `__cluster_metadata-0`, so that Apache Kafka starts on our directories with the same topics, ids and settings.
 
-A snapshot is enough: Kafka's controller loads it, elects itself and goes on behind it. What is in it:
+A snapshot is enough: Kafka's controller loads it, elects itself and goes on behind it. Contents:
 
 - the levels of features: those Kafka had here before, else Kafka 4.3's own for a new cluster;
 - the broker as registered and gone again, with an epoch that the marks of a clean stop name too: so Kafka takes its

@@ -7,7 +7,7 @@ read when Kafka has run since the last time: then its word counts, else `metadat
   Where Kafka's word on what to delete can't be ours (an empty `cleanup.policy`, that is: none), everything is kept.
 - A topic that Kafka does not know stays while it has a directory, as nothing must get lost; without one, Kafka has
   deleted it.
-- Users with SCRAM credentials and access rules are Kafka's. Those that we had before it ever wrote here stay beside them.
+- Users with SCRAM credentials and access rules are Kafka's. Our own from before Kafka ever wrote here stay beside them.
 - Producer ids go on behind the higher of both marks. Brokers' settings and feature levels are Kafka's.
 """
 
@@ -147,13 +147,13 @@ def merge(
     return StoredMetadata(
         tuple(sorted(topics, key=lambda record: record.name)),
         dict(image.configs_of(ConfigResourceType.BROKER)),
-        # What Kafka did not finalise it does not rely on, though a new daemon would.
+        # Kafka does not rely on features that it has not finalised, though a new daemon would.
         {**{name: 0 for name, feature in SUPPORTED.items() if not feature.lowest}, **image.features},
         max(stored.next_producer_id, image.next_producer_id),
         position,
         {
             **_resources(image),
-            # What we had before Kafka ever was here it can't know of; later on its word counts.
+            # Kafka can't know of our users and rules from before its first start here; after that its own count.
             **security_resources(image.carried.values(), None if stored.kraft_position else stored.resources),
         },
     )

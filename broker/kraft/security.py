@@ -40,7 +40,7 @@ def is_ours(record: MetadataRecord) -> bool:
 def security_resources(
     records: Iterable[MetadataRecord], before: Resources | None = None
 ) -> dict[str, dict[str, dict[str, str]]]:
-    """Users and rules as `metadata.db` has them. Those of `before`, where it is given, stay; the records win.
+    """Users and rules as `metadata.db` has them. Users and rules of `before`, if given, stay; the records win.
 
     ValueError where a rule of `before` can't be read.
     """

@@ -2,7 +2,7 @@
 
 A connection is handed to the listener's handler when its client is known. Until then AUTHENTICATE is the only request; any other
 is answered with ILLEGAL_SASL_STATE, which is the last thing that the connection hears. So is a refusal, which comes late
-(`connection.failed.authentication.delay.ms`). What is checked, and with which users, is PLAIN's. When a session ends
+(`connection.failed.authentication.delay.ms`). The check and its users are PLAIN's. When a session ends
 (`connections.max.reauth.ms`), the connection is handed back, and only the same user goes on with it.
 """
 
@@ -47,7 +47,7 @@ class Session:
 
     def __init__(self) -> None:
         self.done = False
-        """Whether the client is known, and its session has not ended."""
+        """True if the client has authenticated and its session has not ended."""
         self.expired = False
         self.expiry: asyncio.TimerHandle | None = None
 

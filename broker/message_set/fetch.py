@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: FETCH bodies in one MULTIFETCH. Each may hold a segment file open while the answer is sent, and all are looked up in one go.
 MAX_FETCHES = 1000
-#: What all converted sets of one MULTIFETCH may have in memory.
+#: Limit of the memory of all converted sets of one MULTIFETCH.
 CONVERTED_ANSWER_BYTES = 8 << 20
 
 #: (error, messages): a slice of a file, bytes, or none.

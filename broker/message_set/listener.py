@@ -54,7 +54,7 @@ _TYPE = struct.Struct(">h")
 #: One line about requests that can't be read in so many seconds; it says how many there were.
 LOG_INTERVAL_S = 1.0
 
-#: What an API asks of a topic.
+#: Operation on a topic that each API requires.
 _OPERATIONS = {
     ApiKey.FETCH: AclOperation.READ,
     ApiKey.PRODUCE: AclOperation.WRITE,

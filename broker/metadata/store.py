@@ -5,7 +5,7 @@ SQLite (WAL, synchronous=FULL: a commit is an fsync), on one thread of its own. 
 reads come from what `open` returned, writes are futures. Writes that wait together share one commit. The file is made,
 and sqlite3 imported, when there is something to store or to read.
 
-What losing the file costs: topics' own settings, never logs. Each partition directory names its topic and has its
+Cost of losing the file: topics' own settings, never logs. Each partition directory names its topic and has its
 topic id in `partition.metadata`, so topics are found again on the next start (`topics.py`). A damaged file is
 therefore an error that says so, and never replaced silently: retention might delete what a lost setting kept.
 
@@ -519,7 +519,7 @@ def _keep_to_owner(path: str) -> None:
     """Create the file, if missing, readable by its owner alone: it holds passwords among settings, and users'
     credentials. SQLite gives the files beside it the same mode.
     """
-    with contextlib.suppress(OSError):  # what is wrong with it SQLite says
+    with contextlib.suppress(OSError):  # SQLite reports what is wrong with the file
         os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o600))
         for suffix in ("", "-wal", "-shm"):
             if os.path.exists(path + suffix):

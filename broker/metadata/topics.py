@@ -254,8 +254,8 @@ class TopicRegistry:
         """The topic, created with the broker's defaults if missing; concurrent calls create it once. Raises as
         `create`.
 
-        Who makes it for a client says on whose account: `claim_for` is called with the number of partitions, when the topic
-        is not there and may be made, and raises `ProtocolError` to refuse. The broker's own topics are on nobody's.
+        For a client's request `claim_for` says whose limit it counts against: it is called with the number of partitions, when
+        the topic is not there and may be made, and raises `ProtocolError` to refuse. The broker's own topics are on nobody's.
         """
         if (topic := self._by_name.get(name)) is not None:
             return topic
@@ -421,8 +421,8 @@ class TopicRegistry:
     def _adopted(self, name: str) -> dict[str, str]:
         """Settings of a topic that has directories but no row.
 
-        The broker's own are compacted, as ever. What the others had nobody knows: it may have been compaction, or to
-        keep for ever. So they keep everything until somebody says otherwise.
+        The broker's own are compacted, as ever. Their lost policies are unknown: they may have been compaction, or to keep for
+        ever. So they keep everything until somebody says otherwise.
         """
         return self._defaults_of(name)[1] if name in INTERNAL_TOPICS else dict(KEEP_EVERYTHING)
 
@@ -496,7 +496,7 @@ class TopicRegistry:
 
     def _operation_done(self, task: asyncio.Task[Any]) -> None:
         self._operations.discard(task)
-        # Who asked may be gone; the error is then only logged.
+        # The client may be gone; then the error is only logged.
         if not task.cancelled() and (error := task.exception()) is not None:
             log.debug("an operation on a topic failed: %s", error)
 

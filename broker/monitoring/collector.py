@@ -1,6 +1,6 @@
 """`/metrics`: a snapshot of the whole daemon, taken when Prometheus asks.
 
-What is counted is counted in plain numbers by who has them; the tables of each subject (`Metric` rows) say how a scrape reads
+Counters are plain numbers in the rooms that count; the tables of each subject (`Metric` rows) say how a scrape reads
 them. A new metric is a row in one of them, and a line of docs/METRICS.md (`make docs`):
 
     requests message_set quotas limits security transactions    on the loop thread, which owns the numbers
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerCollector", "Family", "RequestCounters"]
 
-#: What the loop has to say is left out of a scrape when it does not say it within this many seconds.
+#: A scrape leaves out the loop's metrics when the loop does not answer within this many seconds.
 SNAPSHOT_TIMEOUT_S = 5.0
 
 

@@ -91,9 +91,9 @@ class Connection(asyncio.BufferedProtocol):
         self.pending_key = 0
         self.pending_since = 0
         self.authentication: Authentication | None = None
-        """How far the client is in proving who it is; None where the listener asks for nothing, or nothing came yet."""
+        """State of the client's authentication; None where the listener asks for none, or no request came yet."""
         self.principal = ANONYMOUS
-        """Who the client is: `User:` and a name."""
+        """The client's principal: `User:` and a name."""
         self.software = ("", "")
         """Name and version that the client gave with ApiVersions (KIP-511)."""
         self._transport: asyncio.Transport | None = None
@@ -102,9 +102,9 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer: ReceiveBuffer | None = None
         self._pending: asyncio.Future[object] | PendingResponse | None = None
         self._state = READY
-        # Whether the transport was told not to read.
+        # True while the transport is told not to read.
         self._paused = False
-        # What the next request waits for; set in other states than MUTED too.
+        # Timer or ticket that the next request waits for; set in other states than MUTED too.
         self._muted: asyncio.TimerHandle | Ticket | None = None
         # Its requests took the loop for long: the next ones wait for their turn. None: it has had none yet, and waits too
         # where others do.
@@ -119,8 +119,8 @@ class Connection(asyncio.BufferedProtocol):
         sock = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername")
         if peer is None:
-            # Its client has reset it already. What it sent could still be read, and would be from no address: no rule of an
-            # address would hold for it, nor could the audit log say where it came from.
+            # Its client has reset it already. Its requests could still be read, but without an address: no rule for an address
+            # would hold, nor could the audit log name it.
             log.debug("%s: reset before it was accepted", self)
             self._state = CLOSED
             transport.abort()  # type: ignore[attr-defined]
@@ -148,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         if buffer is None:
             if self._state is READY or self.closing:
                 return self._server.scratch_view
-            # What comes now has to wait for the answer before it.
+            # Requests that come now have to wait for the answer before them.
             buffer = self._take_buffer(SCARCE_FRAME_BYTES if self._server.receiving.scarce else READ_AHEAD_BYTES)
         return buffer.free
 
@@ -545,7 +545,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._pending is None and (self._outbound is None or self._outbound.idle):
             self._resume()
         elif self._state is MUTED:
-            self._state = SENDING  # what TLS itself had to say
+            self._state = SENDING  # TLS's own messages
 
     def _resume(self) -> None:
         """Goes on when no answer is awaited and all have been taken: first with what has been read, then with the socket."""

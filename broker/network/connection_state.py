@@ -34,8 +34,8 @@ class State(IntEnum):
 
     By TLS, bytes of the handshake may be under way in READY and MUTED: then these go to SENDING and to LEAVING too.
 
-    Whether the socket is read is another thing: it is until a buffer is full (STARVED, MUTED, PENDING) or answers are not taken
-    (SENDING), so that the end of a client is seen while it waits.
+    Reading is independent of the state: the socket is read until a buffer is full (STARVED, MUTED, PENDING) or answers are not
+    taken (SENDING), so that the end of a client is seen while it waits.
     """
 
     READY = 0

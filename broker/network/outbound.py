@@ -1,10 +1,10 @@
 """The write side of a connection in the clear: bytes, and slices of files that never pass through this process.
 `tls_outbound.py` has the other.
 
-A response is a list of parts, each either bytes or a `FileSlice`. Parts go out in order through one duplicate of the
-connection's descriptor: bytes with `send(MSG_MORE)` when a slice follows, slices with `sendfile`. What the kernel does
-not take at once waits here, and the loop calls back when there is room. One connection sends at most
-`BYTES_PER_TURN` before others have their turn.
+A response is a list of parts, each either bytes or a `FileSlice`. Parts go out in order through one duplicate of the connection's
+descriptor: bytes with `send(MSG_MORE)` when a slice follows, slices with `sendfile`. Bytes that the kernel does not take at once
+wait here, and the loop calls back when there is room. One connection sends at most `BYTES_PER_TURN` before others have their
+turn.
 
 The duplicate exists because the transport owns the original: the loop's writer callbacks need a descriptor of their
 own. It is closed in `close()`; as long as it is open, the peer sees no end of stream.

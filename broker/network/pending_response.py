@@ -45,7 +45,7 @@ class PendingResponse:
         if self._callback is not None:
             self._callback(self)
 
-    # What connections use of futures.
+    # Interface of futures that connections use.
 
     def add_done_callback(self, callback: Callable[[PendingResponse], object]) -> None:
         """Set the callback; one only, before the response is done."""

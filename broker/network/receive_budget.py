@@ -1,7 +1,7 @@
 """The memory budget of requests that have not come whole: how much is used, who waits for more, and who was too slow.
 
-Buffers are powers of two from a pool. What a connection holds grows with the bytes that came, never with those that are
-announced; beyond `limit` a connection that wants more is paused until others are done. Three rules keep everybody going:
+Buffers are powers of two from a pool. A connection's memory grows with the bytes that came, never with those that are announced;
+beyond `limit` a connection that wants more is paused until others are done. Three rules keep everybody going:
 
 - the request that began first always gets its room, so that requests never wait for each other in a circle;
 - requests of up to `SMALL_BYTES` get theirs;
@@ -21,7 +21,7 @@ POOLED_BUFFER_BYTES = 16 << 20
 SMALL_BYTES = 16 * 1024
 #: Each time so many bytes of a request have come, it has a second more than `request.receive.timeout.ms`.
 SLOWEST_BYTES_PER_S = 16 * 1024
-#: What a request must come with while others wait for memory.
+#: Rate at which a request must come while others wait for memory.
 SCARCE_BYTES_PER_S = 64 * 1024
 #: Milliseconds that a request has in any case.
 GRACE_MS = 1000

@@ -1,8 +1,8 @@
 """The memory budget of answers that their clients do not take, and how long a client may take nothing.
 
-A connection is here from the moment that its socket does not take all of an answer until it has. Slices of files wait too,
-but cost no memory and do not count. What the kernel has of each (SO_SNDBUF) is its memory, and TCP stands still for everybody
-when there is none left of that: so with many connections here it is to have little of each. Loop thread.
+A connection is here from the moment that its socket does not take all of an answer until it has. Slices of files wait too, but
+cost no memory and do not count. Unsent bytes in the kernel (SO_SNDBUF) take its memory, and TCP stands still for everybody when
+that is used up: so with many connections here the kernel gets little of each. Loop thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 #: Of the kernel's for each connection, about: twice SO_SNDBUF as it is by default.
 _KERNEL_BYTES = 200 * 1024
-#: What it is to have where there are many.
+#: Unsent bytes per connection in the kernel when there are many.
 CROWDED_UNSENT_BYTES = 16 * 1024
 
 

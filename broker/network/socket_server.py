@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 #: One read takes at most this much; all connections of a loop share the buffer.
 SCRATCH_BYTES = 256 * 1024
-#: What one read takes while memory for incomplete requests is scarce.
+#: Bytes of one read while memory for incomplete requests is scarce.
 SCARCE_READ_BYTES = 16 * 1024
 #: Requests and answers that are not whole are looked at so often, in seconds.
 TICK_S = 1.0
@@ -109,14 +109,14 @@ class SocketServer:
         """By the name of each endpoint; those of one name (all message-set listeners) together."""
         self.failed_handshakes = 0
         self.securities: dict[str, ListenerSecurity] = {}
-        """What listeners ask of their clients, by name; those that ask for nothing are not there."""
+        """Security of each listener, by name; listeners that ask for nothing are not there."""
         self.max_request_bytes = config.socket_request_max_bytes
         self.max_outbound_bytes = config.connection_outbound_max_bytes
         self.scratch = bytearray(SCRATCH_BYTES)
         self._whole_view = memoryview(self.scratch)
         self._scarce_view = self._whole_view[:SCARCE_READ_BYTES]
         self.scratch_view = self._whole_view
-        """What connections without a buffer of their own read into."""
+        """Scratch buffer of connections that have none of their own."""
         self._ciphertext_view: memoryview | None = None
         self.receiving = RequestMemoryBudget(config.queued_max_request_bytes, config.request_receive_timeout_ms)
         self.sending = ResponseMemoryBudget(config.queued_max_response_bytes, config.response_send_timeout_ms)
@@ -136,7 +136,7 @@ class SocketServer:
         """Called with each connection that has ended."""
         self.connections: set[Connection] = set()
         self.wait_of: Callable[[str, str], int] = lambda _address, _listener: 0
-        """How long, in ms, a new connection from an address to a listener is not read: quotas on connections (KIP-612)."""
+        """Milliseconds for which a new connection from an address to a listener is not read: quotas on connections (KIP-612)."""
         self._per_host: Counter[str] = Counter()
         self._per_principal: Counter[str] = Counter()
         self._known: dict[Connection, str] = {}

@@ -120,7 +120,7 @@ class TlsConnection(Connection):
         # With a buffer it returns a count, whatever typeshed says.
         read = cast(Callable[[int, memoryview], int], self._tls.read)
         filled = count = read(size, view)
-        # What OpenSSL keeps of a record is only what `view` has no room for: no need to ask for that each time.
+        # OpenSSL keeps only the part of a record that did not fit into `view`: no need to ask for that each time.
         while count and filled < size and incoming.pending:
             try:
                 count = read(size - filled, view[filled:])

@@ -7,8 +7,8 @@ It becomes active with the first write that is slow (`storage/io/write_pace.py`)
 nothing is queued or under way, so an append never overtakes another, at neither switch. A connection has one request at a time
 and stands still until it is answered, so its order is kept in any case; the queue keeps that of the connections.
 
-What is handed to the writer is bounded in bytes. What comes then waits here, and with it its connection; a client that goes
-away takes its waiting appends with it, so that clients which give up and come again do not fill the memory.
+The bytes handed to the writer are bounded. Further appends wait here, and their connections with them; a client that goes away
+takes its waiting appends with it, so that clients which give up and come again do not fill the memory.
 
 Everything here happens on the loop thread but the work itself; the thread and its way back are `DiskWorkers`'s.
 """

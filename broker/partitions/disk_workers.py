@@ -23,7 +23,7 @@ THREADS = 4
 
 T = TypeVar("T")
 
-#: What a sync came to: the offset up to which a log is durable, or why it failed.
+#: Outcome of a sync: the offset up to which a log is durable, or why it failed.
 Outcome: TypeAlias = "int | BaseException"
 
 

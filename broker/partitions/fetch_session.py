@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 #: A session that was used within this time is not evicted for a new one (as Kafka's min.incremental... of two minutes).
 EVICTION_MS = 120_000
-#: In all sessions, and in requests with many that wait, some 150 MB. Who would go beyond it is answered without a session, which
-#: costs bytes, not memory, and without waiting.
+#: In all sessions, and in requests with many that wait, some 150 MB. A request that would go beyond it is answered without a
+#: session, which costs bytes, not memory, and without waiting.
 MAX_PARTITIONS = 500_000
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1

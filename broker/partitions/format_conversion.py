@@ -14,10 +14,10 @@ A compressed batch is checked on the loop for some milliseconds (`CHECK_NS` of `
 holds nothing may take as long, made of what is expensive to decompress.
 
 One piece of work at a time has the thread, and each client (a principal, or an address) has its turn: one that sends thousands of
-small batches, or few that hold a lot, waits for its own, and others for one of them. What waits is a copy of the batch and no
-task yet. It is bounded in bytes, of which each batch takes `JOB_BYTES` more than it has, so that many small ones are bounded
-too; more is refused for now, with an error that clients try again after. Answers that are made in memory have places of their
-own (`answers`), since what is ready of one waits there for the rest of it.
+small batches, or few that hold a lot, waits for its own, and others for one of them. A waiting batch is a copy of its bytes,
+without a task. It is bounded in bytes, of which each batch takes `JOB_BYTES` more than it has, so that many small ones are
+bounded too; more is refused for now, with an error that clients try again after. Answers that are made in memory have places of
+their own (`answers`), since what is ready of one waits there for the rest of it.
 """
 
 from __future__ import annotations

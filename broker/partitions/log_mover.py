@@ -216,7 +216,7 @@ class LogMover:
         partition.rebind(before[0], queue)
         try:
             if before[1].active:
-                await before[1].submit(_nothing)  # what its thread has of this log comes first
+                await before[1].submit(_nothing)  # appends of this log that its thread has come first
             drained.set()
             with contextlib.suppress(OSError, StorageError):
                 await asyncio.shield(outcome)

@@ -4,7 +4,7 @@
     plain batches        of any number; large ones (TIMED_BYTES) until the request has taken LOOP_NS, very large ones never
     other formats        quick ones (`is_quick`), until `convertible` bytes are used up
 
-What the conversions' thread has must not be overtaken: `ahead` has its partitions.
+Batches at the conversion thread must not be overtaken: `ahead` has their partitions.
 """
 
 from __future__ import annotations

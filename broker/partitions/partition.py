@@ -2,7 +2,7 @@
 
 The log decides when a sync is due (`flush.messages`) and holds its high watermark until it is done. Here the sync is
 run: one at a time per log, in the threads of its directory; all answers that wait for the same log share it (group
-commit). What was appended meanwhile is covered by the next one.
+commit). Records appended meanwhile are covered by the next one.
 
 `Partition.append` alone chooses which way a client's batch takes to its log:
 
@@ -98,7 +98,7 @@ class Partition:
         self._loop = loop
         self._sync_workers = sync_workers
         self._syncing = False
-        # Who waits for a sync: (offset that the high watermark must reach, whom to tell), in append order.
+        # Callbacks that wait for a sync: (offset that the high watermark must reach, callback), in append order.
         self._unsynced: deque[tuple[int, Tell]] = deque()
 
     def append(
@@ -106,9 +106,9 @@ class Partition:
     ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
         """Appends the batch in buffer[start:end], or with `is_set` the message set of format 0 or 1, and wakes its readers.
 
-        What the loop may do has been done on return: the buffer is patched in place. For the rest there is a future; the batch
-        was copied, and the buffer is the caller's again. A future that is cancelled leaves open whether the batch is appended.
-        Batches of one partition with the same budget keep their order.
+        If the loop may append, that has been done on return: the buffer is patched in place. For the rest there is a future; the
+        batch was copied, and the buffer is the caller's again. A future that is cancelled leaves open whether the batch is
+        appended. Batches of one partition with the same budget keep their order.
 
         Raises what `UnifiedLog.append_as_leader` does, or has the future raise it; ProtocolError REQUEST_TIMED_OUT where too
         much waits for the conversions' thread.
@@ -313,7 +313,7 @@ class Partition:
         # A failed fsync may have dropped the pages: what was not acknowledged stays unacknowledged.
         log.error("%s-%d: sync failed: %s", self.log.topic, self.log.partition, error)
         failure = KafkaStorageError(f"{self.log.topic}-{self.log.partition}: sync failed: {error}")
-        failed, self._unsynced = self._unsynced, deque()  # who is told may append at once, and wait for the next sync
+        failed, self._unsynced = self._unsynced, deque()  # a callback may append at once, and wait for the next sync
         for _, tell in failed:
             self._tell(tell, failure)
 

@@ -82,7 +82,7 @@ class FetchJob:
         self._isolation = isolation
         self._max_bytes = max_bytes
         self._min_bytes = 0
-        #: Whether a partition of this attempt was read from a segment before the one that its limit is in.
+        #: True if a partition of this attempt was read from a segment before the one that its limit is in.
         self._is_behind = False
 
     def run(self, max_wait_ms: int, min_bytes: int) -> list[Part] | Awaitable[list[Part]]:

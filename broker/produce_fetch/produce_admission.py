@@ -84,7 +84,7 @@ def admit(broker: Broker, buffer: bytearray, topics: Topics, version: int, trans
             if producer is None or partition is None:
                 continue
             producers = partition.log.producers
-            # What the log refuses by itself, with an error that is final, has nothing to wait for.
+            # A batch that the log itself refuses with a final error has nothing to wait for.
             if not producers.has_open_transaction(*producer) and not producers.is_fenced(*producer):
                 place = TopicPartition(topic, index)
                 asked[place] = producer

@@ -1,6 +1,6 @@
 """Life of a Produce request's batches: each is admitted or refused, appended, and answered when it is durable.
 
-What a produce promises is told in `broker/apis/produce.py`; which way a batch goes to its log, in `broker/partitions/`.
+The promises of a produce are in `broker/apis/produce.py`; which way a batch goes to its log, in `broker/partitions/`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ProduceJob(LoopBudget):
         self._client_id = client_id
         self._acks = acks
         self._answers: TopicAnswers = []
-        #: What has to be on the disk before the answer, and up to where.
+        #: Partitions that have to be durable before the answer, and up to which offset.
         self._unsynced: list[tuple[Partition, int]] | None = None
         #: Batches that a thread has.
         self._later: list[_Later] | None = None
@@ -273,7 +273,7 @@ class ProduceJob(LoopBudget):
                 part.written.exception()  # or the loop would complain that nobody asked
 
     def _after_syncs(self, failure: Exception | None) -> bytes:
-        """The answer after the syncs that cover the batches. One that failed makes its request's partitions uncertain."""
+        """The answer after the syncs that cover the batches. A failed sync makes its request's partitions uncertain."""
         if failure is not None:
             code, message = error_code(failure)
             answers = self._answers

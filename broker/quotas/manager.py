@@ -1,8 +1,8 @@
 """Enforces client quotas: stored in `metadata.db`, measured as requests are answered, imposed as a wait.
 
-A client that goes over its bound is answered all the same, with the time that it should wait; its connection reads no
-further request until then (KIP-219). Nothing sleeps: the connection starts a timer. Who comes by a listener that asks for
-no authentication is the user ANONYMOUS.
+A client that goes over its bound is answered all the same, with the time that it should wait; its connection reads no further
+request until then (KIP-219). Nothing sleeps: the connection starts a timer. Clients of a listener without authentication are the
+user ANONYMOUS.
 
 What is measured, as Kafka does:
 
@@ -47,10 +47,10 @@ log = logging.getLogger(__name__)
 ANONYMOUS = "ANONYMOUS"
 #: Clients choose their ids: of so many rates the ones that are silent for longest are forgotten.
 MAX_RATES = 10_000
-#: What an answer can tell.
+#: Longest throttle time that an answer can name.
 MAX_THROTTLE_MS = 2**31 - 1
 NO_LIMIT = 2**31 - 1
-#: What a rate of 0 counts as: a connection is told to wait for weeks, not for ever.
+#: A rate of 0 counts as this one: a connection waits for weeks, not for ever.
 SMALLEST_RATE = 1e-6
 
 _TIMED = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE})
@@ -158,7 +158,7 @@ class QuotaManager:
     def _take(self, entity: Entity, values: Mapping[str, float]) -> None:
         self.table.set(entity, values)
         self.active = any(self.table.has(key) for key in _TIMED)
-        # What was measured may be somebody else's share now.
+        # The measured rates may belong to other scopes now.
         self._rates.clear()
         self._buckets.clear()
 

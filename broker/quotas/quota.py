@@ -6,7 +6,7 @@ their own. For a client the most particular entity wins, in this order:
     user + client id · user + any client · user · any user + client id · any user + any client · any user ·
     client id · any client
 
-What it bounds is shared by all who come by that entity's names: a user's quota by all its clients, a client id's by all
+All clients with an entity's names share its quota: a user's quota by all its clients, a client id's by all
 users of it, and a default is each one's own. Pure functions and one table; any one thread.
 """
 

@@ -101,7 +101,7 @@ class AuditLog:
         self._denials = _Allowance(*DENIALS, now_ms)
         self._lock = threading.Lock()
         self._acts: OrderedDict[tuple[str, ApiKey], _Allowance] = OrderedDict()
-        #: What was refused → until when it is only counted, and how often it was.
+        #: Refusal → time until which it is only counted, and its count.
         self._known: OrderedDict[tuple[object, ...], tuple[float, int]] = OrderedDict()
         self.denials: Counter[ApiKey] = Counter()
         self.left_out = 0

@@ -1,7 +1,7 @@
 """Texts of the audit log for administrative requests. Imported with the first such request; loop thread.
 
 Each function takes a request and its answer, and tells of what the answer says was done. Names of settings are told, and their
-values where the setting is not sensitive; of users only their names. What changes rights (`audit.RIGHTS`) is told in full.
+values where the setting is not sensitive; of users only their names. Changes of rights (`audit.RIGHTS`) is told in full.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Audited requests in work: each runs to its end, even if its client disconnects.
 
-What changes something is written by a thread, and is done then, whoever is left to hear of it. Were the rest of the work given up
+Changes are written by a thread, and finished even if the client is gone. Were the rest of the work given up
 with the connection, a client that resets it at the right moment would have its change without a line in the audit log, and memory
 would not have what `metadata.db` has. So the connection lets go of the answer, and the work goes on. At a stop it is waited for.
 Loop thread.

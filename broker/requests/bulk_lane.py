@@ -40,7 +40,7 @@ class BulkRequestLane:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread: ThreadPoolExecutor | None = None
-        # Who waits, in the order in which they came: bytes of the request, and how its connection goes on.
+        # Waiting requests, in the order in which they came: bytes of the request, and the callback of its connection.
         self._row: dict[int, tuple[int, Ticket]] = {}
         self._count = 0
         self._is_taken = False

@@ -14,7 +14,7 @@ from ...protocol.api_keys import ApiKey
 #: API keys are small numbers; a list is the cheapest map.
 _KEYS = max(ApiKey) + 1
 BITS = 64
-#: Buckets that are told: up to 2^15 ns = 33 µs, and so on to 2^35 ns = 34 s. What a scrape is given must be few.
+#: Buckets that are told: up to 2^15 ns = 33 µs, and so on to 2^35 ns = 34 s. A scrape must get few rows.
 _FIRST_BIT, _LAST_BIT = 15, 35
 BOUNDS_S = tuple((1 << bits) / 1e9 for bits in range(_FIRST_BIT, _LAST_BIT + 1))
 

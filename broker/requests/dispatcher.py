@@ -93,7 +93,7 @@ class Dispatcher:
                 f"{MAX_REQUEST_BYTES}"
             )
         elif end - start > LONG_BYTES and registration.many_names:
-            # What changes something waits for the disk, and keeps nobody waiting who only looks.
+            # Changes wait for the disk, and must not hold up requests that only read.
             requests = self._broker.long_changes if registration.audited else self._broker.long_requests
             permit = requests.admit(connection, end - start)
             frame = bytes(memoryview(buffer)[start:end])

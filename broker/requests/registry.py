@@ -41,7 +41,7 @@ class Registration:
     handler: Handler | None
     #: True: the handler parses the frame itself and returns frames (see `dispatcher.py`).
     raw: bool = False
-    #: What is asked of the authorizer; known once the module is loaded.
+    #: Access requirements; known once the module is loaded.
     requires: tuple[Requires, ...] = ()
     #: True: what it did belongs in the audit log (`broker/requests/audit_text.py`).
     audited: bool = False

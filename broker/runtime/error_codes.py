@@ -35,7 +35,7 @@ def error_code(error: Exception) -> tuple[ErrorCode, str]:
     """Error code and message for a client. An exception without an entry is a defect of ours: it is logged with its
     traceback.
 
-    What the disk refused is one line in the log, with its path, which no client is told: where the data are is nobody's business.
+    A disk's error is one line in the log, with its path. Clients never get the path: it would tell them where the data are.
     """
     if isinstance(error, ProtocolError):
         return error.code, str(error)

@@ -1,6 +1,6 @@
 """FairPlaces: a limited number of places for work; those who wait queue by client, and the queues take turns.
 
-Who has a thousand pieces of work waits for its own; a client with one waits for one piece of each other row. Loop thread.
+A client with a thousand pieces of work waits for its own; a client with one waits for one piece of each other row. Loop thread.
 """
 
 from __future__ import annotations

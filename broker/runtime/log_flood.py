@@ -1,9 +1,9 @@
 """Limits the rate of log lines: an attack must neither fill the disk with them nor hide among them.
 
 A filter on the handler, so for every logger, lets so many lines of a kind through in `WINDOW_S` seconds. A kind is a place in the
-source. What is left out is counted, and told with an example in one line when the window is over. What clients cause are lines of
-`tidelog.broker`; lines of the storage and at DEBUG, which somebody has asked for, may be more. The audit log has its own bounds
-(`requests/audit_log.py`).
+source. Omitted lines are counted, and reported with an example in one line when the window is over. Lines that clients cause are
+those of `tidelog.broker`; lines of the storage and at DEBUG, which somebody has asked for, may be more. The audit log has its own
+bounds (`requests/audit_log.py`).
 """
 
 from __future__ import annotations

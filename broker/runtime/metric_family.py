@@ -32,7 +32,9 @@ COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 Labels = tuple[str, ...]
 Reading = float | Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[Labels, float] | None
-"""What a row reads of a subject: a number; numbers by the value, or values, of further labels; None where there is no row."""
+"""Value that a row reads of a subject: a number; numbers by the value, or values, of further labels; None where there is no
+row.
+"""
 
 
 @dataclass(frozen=True, slots=True)

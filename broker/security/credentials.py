@@ -110,8 +110,8 @@ def check_password(credentials: Mapping[str, Credential], password: str, rounds:
     """True if a user with these credentials, of which the first is checked, has that password. Unknown users take as
     long as known ones. Pool thread.
 
-    `rounds`: mechanism → the most that any user's takes (`Users.rounds`). Whoever is asked about, known or not, costs the same
-    calls and rounds of each: two derivations, whose rounds are that many and one together.
+    `rounds`: mechanism → the most that any user's takes (`Users.rounds`). A look-up costs the same calls and rounds for known and
+    unknown users: two derivations, whose rounds are that many and one together.
     """
     own = min(credentials, default="")
     is_right = False

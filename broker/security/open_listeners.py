@@ -1,9 +1,9 @@
 """Finds listeners without authentication that others can reach, for the start, `tidelog doctor` and `/health`.
 
-Nothing is wrong with a daemon that has them, in a network of its own, so it is a note there and not a reason. Whether a client is
-asked is read from the settings; whether others reach the address is not known (a container's port may be published or not), only
-that it is none of this machine alone. With an authorizer a Kafka listener lets strangers do what rules allow `User:ANONYMOUS`,
-which somebody has written: it is not told. HTTP is, since rules do not hold there.
+Nothing is wrong with a daemon that has them, in a network of its own, so it is a note there and not a reason. The settings tell
+if a listener authenticates. If others reach its address is not known (a container's port may be published or not), only that it
+is not this machine's alone. With an authorizer a Kafka listener lets strangers do what rules allow `User:ANONYMOUS`, which
+somebody has written: it is not told. HTTP is, since rules do not hold there.
 """
 
 from __future__ import annotations

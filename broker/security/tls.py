@@ -1,7 +1,7 @@
 """TLS contexts made from PEM files and settings, and their renewal while connections are open.
 
-A context belongs to one listener. `TlsListener.context` is what new connections are made with; when files or settings
-change, a new context takes its place, and what is open stays as it is. What can't be used never replaces what can.
+A context belongs to one listener. `TlsListener.context` is what new connections are made with; when files or settings change, a
+new context takes its place, and what is open stays as it is. A certificate that can't be used never replaces one that can.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     SharePartitions, apis/…_share_group_state ──► ShareCoordinator ─┬─► state (decides)
                                                                     └─► CoordinatorRuntime: `__share_group_state`
 
-What is written is known here at once; whoever tells a client of it waits for the future, which is there when the topic is
-asked to be durable. A write that fails has changed nothing. A partition's records are in the partition of the topic that
-its key hashes to, as in Kafka, so that a directory can change hands.
+Written state is visible here at once; before a client hears of it, wait for the future, which is there if the topic has to be
+durable. A write that fails has changed nothing. A partition's records are in the partition of the topic that its key hashes to,
+as in Kafka, so that a directory can change hands.
 
 Loop thread, except that `load` reads the log in pool threads.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How long a start waits for the state before it takes connections.
+#: Time that a start waits for the state before it accepts connections.
 START_PATIENCE_S = 5.0
 #: Snapshots and tombstones are written in batches of at most this many records.
 RECORDS_PER_BATCH = 100

@@ -2,7 +2,7 @@
 
     session ─► acknowledgements ─► each partition's records: waits for `min_bytes`, `max_wait_ms` at most ─► answer
 
-Who is behind does not wait: what is read ends with its segment, and is followed by more.
+A reader that is behind does not wait: a read ends with its segment, and the next one follows.
 
 The records go from the page cache to the socket, as Fetch's do: only batch headers are read here. They are acquired when the
 answer is made, so that nobody has records while he waits. Loop thread; what might touch the disk is read by a pool thread

@@ -1,7 +1,7 @@
 """SharePartitions: the share partitions that somebody reads now, their locks, and the way of what changes into the log.
 
 A share partition is loaded from its kept state when it is first read, and let go of when the group's last session ends, its
-topic goes, or its state is found to have a newer epoch. What a member acknowledges is written first and committed then; the
+topic goes, or its state is found to have a newer epoch. Acknowledgements are written first and committed then; the
 answer waits until that is as durable as `__share_group_state` is asked to be. A lock that ends is released whether that
 can be written or not: the state that is kept says nothing of locks, so that nothing is lost.
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: What the coordinator says of a write or read, as members hear it; all else is a server error to them.
+#: Coordinator's errors of a write or read, as members get them; all others are a server error to them.
 _PERSISTER_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -116,7 +116,7 @@ class SharePartition:
     __slots__ = ("_first_available", "in_flight", "next_offset", "start_offset")
 
     def __init__(self, start_offset: int, kept: Iterable[StateBatch] = ()) -> None:
-        """`kept`: sorted, none overlapping, all from `start_offset` on. What lies between them may be delivered."""
+        """`kept`: sorted, none overlapping, all from `start_offset` on. Records between them may be delivered."""
         self.start_offset = self.next_offset = start_offset
         self.in_flight = InFlight()
         for batch in kept:

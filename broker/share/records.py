@@ -4,7 +4,7 @@
     value   ShareSnapshotValue or ShareUpdateValue, version 0; null behind a snapshot's key: forgotten
 
 The declarations in `protocol/messages/share_group_state.py` are the layout. A `StateBatch` is offsets of a partition that a share
-group treats alike. What is kept is a list of them, sorted, none overlapping another, neighbours that are alike made one. Offsets
+group treats alike. The kept state is a sorted list of them without overlaps; equal neighbours are merged. Offsets
 that are in none were never delivered, or were with a member when that was written: after a start they can be had by anybody.
 Any thread.
 """

@@ -4,7 +4,7 @@
     produce_admission                                    ├─► TransactionLog ─► CoordinatorRuntime: `__transaction_state`
     apis/txn_offset_commit                               └─► Completions ─► MarkerWriter ─► the partitions' logs
 
-What is decided is written before anybody hears of it, and durable (as far as the topic is asked to be) before anything is
+A decision is written before anybody hears of it, and durable (as far as the topic is asked to be) before anything is
 built on it: partitions are in the log before the records that they are for, an outcome before its markers.
 
 Loop thread, except that `load` reads the log in pool threads. A request whose client goes away leaves nothing half done.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How long a start waits for transactional ids before it takes connections.
+#: Time that a start waits for transactional ids before it accepts connections.
 START_PATIENCE_S = 0.1
 #: An expiry looks at this many ids at a time, and writes at most that many tombstones in one batch.
 IDS_PER_EXPIRY_SLICE = 1000

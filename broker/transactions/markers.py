@@ -200,7 +200,7 @@ class _Completion:
         self.entry = entry
         self._owner = owner
         self._left = sorted(entry.metadata.partitions, reverse=True)
-        #: Those that failed, and how many are being synced.
+        #: Partitions whose write failed, and the number of those being synced.
         self._again: list[TopicPartition] = []
         self._waiting = 0
         self._delay_ms = FIRST_RETRY_MS

@@ -10,9 +10,9 @@
                      └───────────────────┴───────────────────────────────────────────────────────────────┘
 
 Once a Prepare state is written the outcome is certain: whatever happens, markers are written until all are. Until then the
-transaction is in motion, and whoever wants it moved is told CONCURRENT_TRANSACTIONS, which clients come again after. Who asks
-is looked at afterwards: the epoch, and with version 2 the producer id too, is about to change, and the client may know the
-next one already. All other answers to a stranger are fatal for the producer that gets them.
+transaction is in motion, and whoever wants it moved is told CONCURRENT_TRANSACTIONS, which clients come again after. The producer
+is checked afterwards: the epoch, and with version 2 the producer id too, is about to change, and the client may know the next one
+already. All other answers to a stranger are fatal for the producer that gets them.
 
 Two versions of it live side by side. In version 1 a producer keeps its epoch over transactions. In version 2 (KIP-890) the
 epoch rises with each one: markers carry the new epoch, so that a batch of the last transaction that comes late is of an
@@ -98,7 +98,7 @@ _END_1: dict[tuple[TransactionState, bool], Step] = {
     (S.COMPLETE_ABORT, True): Step.REFUSE,
     (S.COMPLETE_ABORT, False): Step.DONE,
 }
-#: Version 2, where a repeated request is told from the next transaction's by its epoch. What is not here is as above.
+#: Version 2, where a repeated request is told from the next transaction's by its epoch. All other cases are as above.
 _END_2: dict[tuple[TransactionState, bool, bool], Step] = {
     (S.EMPTY, False, False): Step.ABORT_NOTHING,
     (S.COMPLETE_COMMIT, True, False): Step.REFUSE,

@@ -18,7 +18,7 @@ TOOLS = (dump, verify, anatomy, compact, export_kraft)
 
 
 def add_parser(commands: Subparsers) -> None:
-    description = (__doc__ or "").partition("\n\n")[0]  # what is below it is for those who add a tool
+    description = (__doc__ or "").partition("\n\n")[0]  # the rest is for developers who add a tool
     parser = commands.add_parser("log", help="explain, check and convert log files", description=description)
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
     for tool in TOOLS:

@@ -19,7 +19,7 @@ _BORDER = "│"
 _HEADINGS = ("segment", "section", "size", "records", "keys", "tombstones", "largest timestamp")
 _SHOWN_SEGMENTS = 40
 _SHOWN_HOLES = 5
-# What is left out first when the terminal is narrow.
+# Columns that are left out first when the terminal is narrow.
 _DISPENSABLE = ("largest timestamp", "tombstones", "keys", "section")
 
 

@@ -124,7 +124,7 @@ _RENEW, _MUST_RENEW = 0.8, 0.95
 
 
 class Doing(Enum):
-    """What a connection was doing when it failed."""
+    """Activity of a connection when it failed."""
 
     CONNECT = auto()
     SEND = auto()
@@ -136,7 +136,7 @@ class ConnectionLostError(Exception):
 
 
 class Failure(NamedTuple):
-    """What an owner's `explain` makes an exception of.
+    """Failure of a connection, for the owner's `explain` to make an exception of.
 
     Attributes:
         fact: OSError, EOFError (the broker ended the connection), ProtocolError, NoCommonVersionError, ConnectionLostError,

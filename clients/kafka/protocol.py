@@ -6,7 +6,7 @@
     answer = protocol.receive(ticket, frame)      # in the order of sending
 
 A conversation that needs several requests is a generator (`Steps`): it yields an `Asked`, is sent the answer to it, and
-returns what came of it. Whoever has a socket drives it; a test needs none. Everything here belongs to one thread.
+returns what came of it. The owner of a socket drives it; a test needs none. Everything here belongs to one thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 #: Kafka's errors by number.
 ERRORS = {int(code): code for code in ErrorCode}
 _API_VERSIONS = int(ApiVersionsResponse.API_KEY)
-#: What every broker may be asked before it has said what it speaks (KIP-511).
+#: Version of ApiVersions that every broker answers, whatever it speaks (KIP-511).
 _KNOWN_AT_FIRST = {_API_VERSIONS: (0, 3)}
 _UNSUPPORTED_VERSION = INT32.pack(ErrorCode.UNSUPPORTED_VERSION)[2:]  # an INT16
 

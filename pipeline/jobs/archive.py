@@ -1,7 +1,7 @@
 """`archive`: a topic into Parquet, a run at a time, each offset once; and the archive and the topic as one table.
 
 The files are partitioned by date (UTC, of the record's timestamp), hold the source's columns with partition and offset as
-`_partition` and `_offset`, and are sorted by them. What belongs to the archive and where it ends is in its manifests, see
+`_partition` and `_offset`, and are sorted by them. The archive's files and its end are in its manifests, see
 `manifest.py`: a run reads from there to the topic's end at its start, of committed data unless `isolation` says otherwise.
 """
 
@@ -107,8 +107,8 @@ def plan(before: Archive | None, bounds: Mapping[int, tuple[int, int]]) -> tuple
 def write(rows: Any, folder: str, offsets: int) -> None:
     """The source's rows, of so many offsets, as an archive's files.
 
-    A split of the source is as much as a file shall hold, and there are as many writers as splits. What lies close together in
-    time and offsets goes to one writer: else each of them would write a file for each day that its split touches.
+    A split of the source is as much as a file shall hold, and there are as many writers as splits. Rows that are close together
+    in time and offsets go to one writer: else each writer would write a file for each day that its split touches.
     """
     writers = max(1, rows.rdd.getNumPartitions())
     together = max(1, -(-offsets // writers))

@@ -9,9 +9,9 @@
     duplicate   two records at one offset
     order       a batch begins at or below the last offset of the one before it
 
-Compaction may take every record that a newer one of its key supersedes, tombstones after their time, records without a
-key, and what was aborted. What retention or DeleteRecords took (offsets below the log's start) is not missed. Records are
-compared by their hashes; Spark shuffles them by key, so that size is a matter of disk, not of memory.
+Compaction may take every record that a newer one of its key supersedes, tombstones after their time, records without a key, and
+what was aborted. Records that retention or DeleteRecords took (offsets below the log's start) are not counted as missing. Records
+are compared by their hashes; Spark shuffles them by key, so that size is a matter of disk, not of memory.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _by_key(rows: Any) -> Any:
 
     keyed = rows.where("keyed and offset >= new_start").selectExpr("*", "struct(offset, tombstone) as record")
     newest = keyed.groupBy("topic", "partition", "key_a", "key_b").agg(
-        # What was there, and what has come since; what lies below the old end and was not there is invented.
+        # Records that were there, and those that have come since; records below the old end that were not there are invented.
         f.max(f.expr("if(side = 0 or offset >= old_end, record, null)")).alias("must"),
         f.max(f.expr("if(side = 1, record, null)")).alias("has"),
     )

@@ -3,10 +3,10 @@
 Each original partition is one task, sorted by offset, so that its records are in the new topic in the order they had. By default
 a row goes to the partition of its original number.
 
-What an archive got in its run n, its version n, is one exactly-once write named by archive, topic and condition, with txnVersion
-n. Those rows are the same whoever writes them and however far the archive has grown since: all offsets from the ends of version
-n - 1 to those of version n. So a replay that is repeated, or begun twice, writes each offset once: it goes on behind the version
-that the sink's commit topic has of it, one version after the other. See docs/adr/0053-replay-by-versions.md.
+The rows that an archive got in its run n (its version n) are one exactly-once write named by archive, topic and condition, with
+txnVersion n. These rows are the same whichever run writes them and however far the archive has grown since: all offsets from the
+ends of version n - 1 to those of version n. So a replay that is repeated, or begun twice, writes each offset once: it goes on
+behind the version that the sink's commit topic has of it, one version after the other. See docs/adr/0053-replay-by-versions.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def replay(
         raise JobError("say which topic to write to: the option topic")
     from ..session import make_active
 
-    make_active(spark)  # who calls from a thread of its own finds the sink too
+    make_active(spark)  # calls from other threads find the sink too
     options = {**target, "topic": topic}
     if once:
         options |= {"delivery": "exactly-once", "txnAppId": application(folder, topic, where)}

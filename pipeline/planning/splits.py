@@ -49,7 +49,7 @@ AnySplit = Split | FetchSplit
 
 
 def cut(split: AnySplit, most_offsets: int) -> list[AnySplit]:
-    """The split in even parts of at most so many offsets. Those of files find their place by the index."""
+    """The split in even parts of at most so many offsets. Splits of files find their place by the index."""
     first, end = split.first_offset, split.end_offset
     parts = -(-(end - first) // most_offsets)
     if parts <= 1:

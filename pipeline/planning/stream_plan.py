@@ -131,7 +131,7 @@ class StreamPlan:
         ranges = []
         for where, there in bounds.items():
             if where.topic in anew:
-                continue  # what was to be read is gone with its topic; the next trigger begins with the new one
+                continue  # its records are gone with the old topic; the next trigger begins with the new one
             first, last = begin[where], end.offsets[where]
             if last > there.end and self._options.fail_on_data_loss:
                 check_start(self._place, where, last, there)
@@ -197,7 +197,7 @@ def share(sizes: Mapping[TopicPartition, int], most: int) -> Vector:
     for where in waiting:
         found[where] += more[where] * left // total
     left = most - sum(found.values())
-    for where in waiting:  # what rounding has left: less than one each
+    for where in waiting:  # remainder of rounding: less than one for each
         extra = min(left, 1, sizes[where] - found[where])
         found[where] += extra
         left -= extra

@@ -28,7 +28,7 @@ from .columns import BYTES_AT_ONCE, EVERYTHING, ROWS_AT_ONCE, Columns, Wish
 if TYPE_CHECKING:
     from ...storage.index.transaction_index import AbortedTxn
 
-#: What Kafka's clients say of a record of format 0.
+#: Timestamp that Kafka's clients give a record of format 0.
 NO_TIMESTAMP_TYPE = -1
 
 

@@ -1,6 +1,6 @@
 """Reads a split over TCP: large fetches from the partition's leader, the next one on its way while one is decoded.
 
-What a broker sends is what its files hold, so the decoder is the files'. A leader that has moved is looked for, a
+A broker sends the bytes of its files, so the decoder is the same. A leader that has moved is looked for, a
 connection that broke is made anew, and reading goes on where it was: no record twice, none left out.
 """
 

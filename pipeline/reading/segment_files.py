@@ -1,6 +1,6 @@
 """The segment files of one partition, as another process than their daemon sees them.
 
-The daemon may roll, delete and swap at any moment. What one look at the directory shows may therefore be torn: a swap is
+The daemon may roll, delete and swap at any moment. One listing of the directory may therefore be inconsistent: a swap is
 several renames, and between them offsets can be in no `.log` file at all. So a listing counts only when a second one shows
 the same files and none of them is in mid-swap. A segment that cleaning has replaced has the old one's name: what tells them
 apart is the inode.
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ...storage.segment.names import LOG_SUFFIX, SWAP_STAGE, file_name, parse_file_name
 from ..exceptions import DirectoryError
 
-#: A swap takes milliseconds. Who has not ended it by then has crashed in it.
+#: A swap takes milliseconds. A daemon that has not ended it by then has crashed in it.
 PATIENCE_S = 10.0
 _PAUSE_S = 0.02
 

@@ -1,8 +1,8 @@
 """Reads a split from segment files, whatever their daemon does to them meanwhile.
 
-A file that is open stays readable when retention removes it or cleaning replaces it, and what it has is right: so each
-segment is opened once and read to its end. For the next one the directory is looked at anew, by offset. What is missing
-there has been taken by retention or DeleteRecords: compaction leaves gaps between batches, never before the first segment.
+A file that is open stays readable when retention removes it or cleaning replaces it, and what it has is right: so each segment is
+opened once and read to its end. For the next one the directory is looked at anew, by offset. Missing offsets there were taken by
+retention or DeleteRecords: compaction leaves gaps between batches, never before the first segment.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def read_commit_log(client: KafkaClient, topic: str, partition: int = COMMIT_PAR
     while position < end:
         answer = client.retry(partial(_fetch, client, topic, partition, position))
         if stable is None:
-            # What had ended by now has its marker below this high watermark, if it has one: read at least up to there.
+            # Transactions that have ended by now have their markers below this high watermark: read at least up to there.
             stable, end = answer.last_stable_offset, max(end, answer.high_watermark)
         position = log.feed(answer.records or b"") or position
     log.finish(stable or 0)

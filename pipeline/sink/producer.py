@@ -107,7 +107,7 @@ def end_transaction(client: KafkaClient, transactional_id: str, producer: Produc
     return True
 
 
-#: What a coordinator says to whoever comes too late.
+#: Errors of a coordinator to a producer that comes too late.
 _ENDED = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE,

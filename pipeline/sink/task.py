@@ -220,8 +220,9 @@ def abort_batch(
     *,
     make_client: Callable[[Any], KafkaClient] = KafkaClient,
 ) -> None:
-    """Aborts what the batch's tasks have open, those too that were killed before they could tell; never what a token has
-    decided, which is carried out instead. `place`: of any task, for when none told. What can't be reached runs out by itself.
+    """Aborts what the batch's tasks have open, those too that were killed before they could tell; never what a token has decided,
+    which is carried out instead. `place`: of any task, for when none told. Transactions of a broker that can't be reached time
+    out by themselves.
     """
     told = [result for result in written if result is not None]
     parts = [result.part for result in told if result.part is not None]

@@ -50,7 +50,7 @@ REFUSED = {
 }
 #: Kafka's own classes for OAUTHBEARER, which older clients have to name.
 _LOGIN_HANDLERS = {"sasl.login.callback.handler.class": "OAuthBearerLoginCallbackHandler"}
-#: What keys and certificates may be kept in.
+#: Formats of keys and certificates.
 _STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
 _NUMBERS = {
     "request.timeout.ms": "request_timeout_ms",
@@ -94,7 +94,7 @@ class ClientSettings(ConnectionSettings):
         secured: dict[str, str] = {}
         for name, text in (options or {}).items():
             if name in _LOGIN_HANDLERS and text.strip().endswith(f".{_LOGIN_HANDLERS[name]}"):
-                continue  # what Java's clients need to say, and what is done here
+                continue  # Java's clients must set these; here they hold anyway
             if name in REFUSED:
                 raise OptionError(f"kafka.{name} can't be set: {REFUSED[name]}")
             if name in _STORE_TYPES and text.upper() != "PEM":

@@ -9,7 +9,7 @@ from ..schema import INT32, STRING, ApiMessage, Struct, array, int16, int32, str
 
 
 class ShareGroupHeartbeatRequest(ApiMessage):
-    """Epoch 0 joins, -1 leaves. What has not changed since the last one is null."""
+    """Epoch 0 joins, -1 leaves. Fields that have not changed since the last one are null."""
 
     API_KEY = ApiKey.SHARE_GROUP_HEARTBEAT
     VERSIONS = (1, 1)

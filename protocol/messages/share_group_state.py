@@ -1,4 +1,4 @@
-"""What `__share_group_state` holds: keys and values of its records, each behind an INT16: its kind before keys, its version
+"""Records of `__share_group_state`: their keys and values, each behind an INT16: its kind before keys, its version
 before values.
 
 A snapshot says all about one partition of one group, an update what has changed since its snapshot (KIP-932).

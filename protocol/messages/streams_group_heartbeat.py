@@ -89,7 +89,7 @@ class TaskOffset(Struct):
 
 
 class StreamsGroupHeartbeatRequest(ApiMessage):
-    """Epoch 0 joins, -1 leaves, -2 leaves for a while (static members). What is null or -1 has not changed."""
+    """Epoch 0 joins, -1 leaves, -2 leaves for a while (static members). Fields that are null or -1 have not changed."""
 
     API_KEY = ApiKey.STREAMS_GROUP_HEARTBEAT
     VERSIONS = (0, 0)

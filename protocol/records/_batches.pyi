@@ -1,4 +1,4 @@
-"""What the compiled builder of batches from columns offers; documented in `_batches.pyx`."""
+"""Interface of the compiled builder of batches from columns; documented in `_batches.pyx`."""
 
 from collections.abc import Callable
 from typing import Any, final

@@ -1,4 +1,4 @@
-"""What the compiled decoder into columns offers; documented in `_columns.pyx`."""
+"""Interface of the compiled decoder into columns; documented in `_columns.pyx`."""
 
 from collections.abc import Sequence
 from typing import final

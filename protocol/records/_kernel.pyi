@@ -1,4 +1,4 @@
-"""What the compiled kernel offers; documented in `_kernel.pyx`, said once more in plain Python in `reference`."""
+"""Interface of the compiled kernel; documented in `_kernel.pyx`, said once more in plain Python in `reference`."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias, final

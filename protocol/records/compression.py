@@ -50,7 +50,7 @@ __all__ = [
     "snappy_raw",
 ]
 
-# What one batch may grow to: 128 times the default max.message.bytes, and more than socket.request.max.bytes.
+# Limit of a decompressed batch: 128 times the default max.message.bytes, and more than socket.request.max.bytes.
 DEFAULT_MAX_BYTES = 128 * 1024 * 1024
 
 # Kafka's ranges and defaults for compression.<codec>.level (KIP-390). lz4's 9 is Kafka's name for the fast compressor.
@@ -64,7 +64,7 @@ LEVELS: dict[Compression, tuple[int, int, int]] = {
 #: member, a xerial header or block, a zstd frame. One costs 2 to 5 µs whatever it gives, and may take 5 bytes: without a bound
 #: a megabyte of empty ones takes 0.3 to 0.7 s. With it they take 5 ms at most, and as long again for each half megabyte that
 #: comes out of it, which is some times what that takes in blocks of ordinary size.
-#: What is written in the world: one member, one frame, one raw block. In xerial framing 32 KiB a block (snappy-java, sarama,
+#: Usual writers make this: one member, one frame, one raw block. In xerial framing 32 KiB a block (snappy-java, sarama,
 #: kafka-python, kafka-go); 1 KiB in Kafka's own producers before 0.10.1, which is also the least that snappy-java can be set to.
 #: Half of that is allowed on average, so what a writer with such blocks leaves at the ends does not count.
 #: Not parts: blocks within an lz4 or zstd frame or a deflate stream, of some bytes to 128 KiB. The libraries take 10 to 100 ns
@@ -82,7 +82,7 @@ GZIP_STEP = 256 * 1024
 #: Nobody minds as much, whatever the bound.
 QUICK_BYTES = 1024 * 1024
 
-#: What may be copied in one go.
+#: Bytes that may be copied at once.
 JOINED_BYTES = 8 * 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"

@@ -83,7 +83,7 @@ ATTRIBUTES_AT = 17
 TIMESTAMP_AT = 18
 KEY_LENGTH_AT = (18, 26)  # by magic
 
-# What `size` says of a message with null key and null value, by magic.
+# `size` of a message with null key and null value, by magic.
 RECORD_OVERHEAD = (14, 22)
 
 assert HEADER_V0.size == KEY_LENGTH_AT[MAGIC_V0] == TIMESTAMP_AT

@@ -268,7 +268,7 @@ def payload_of(
 ) -> tuple[Buffer, int, int]:
     """(buffer, start, end) of a batch's records, decompressed if needed; raises what `decompress` raises."""
     start, end = header.position + RECORDS_AT, header.position + header.size
-    if header.compression == Compression.NONE or header.record_count == 0:  # what is empty was never compressed
+    if header.compression == Compression.NONE or header.record_count == 0:  # an empty batch was never compressed
         return buffer, start, end
     if header.compression > Compression.ZSTD:
         raise UnsupportedCompressionError(f"no compression codec has the id {header.compression}")

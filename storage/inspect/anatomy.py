@@ -166,7 +166,7 @@ def partitions_in(file_system: FileSystem, directory: str) -> list[str]:
         if parsed is None or parsed.state is not DirectoryState.LIVE or not file_system.is_directory(path):
             continue
         if parsed.topic == CLUSTER_METADATA_TOPIC and not any(map(parse_file_name, file_system.list_directory(path))):
-            continue  # what `tidelog log export-kraft` wrote: a snapshot, and no log until Kafka has run
+            continue  # output of `tidelog log export-kraft`: a snapshot, and no log until Kafka has run
         found.append(path)
     if not found:
         raise StorageError(f"{directory}: neither a partition's directory nor one that has some")

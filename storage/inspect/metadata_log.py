@@ -11,7 +11,7 @@ footer. Without its footer it is not whole. Control records are told by their ke
     5 KRaft version    4 snapshot footer: version int16, tagged fields
     6 voters           5 and 6 are there where the quorum is kept in the log (KIP-853), not in server.properties
 
-What the records say is not this module's: it gives and takes their values. Reading never changes a file: Kafka may have
+The records' content is not this module's business: it gives and takes their values. Reading never changes a file: Kafka may have
 been killed, so what follows the last good batch of the last segment is left out, as Kafka's own start would cut it off.
 
 Blocks; any thread, but a directory must be locked by whoever calls.

@@ -6,8 +6,8 @@
     verify_segment.py    batches, records and the indexes beside them
     verify_producers.py  a replay of the producers against snapshots and transaction indexes
 
-Reads only, takes no lock, one file at a time: a daemon may be running. What it writes meanwhile (the tail of an active
-segment, a preallocated index, a segment that retention takes) is no fault unless the directory is marked as cleanly
+Reads only, takes no lock, one file at a time: a daemon may be running. Writes of a running daemon meanwhile (the tail of an
+active segment, a preallocated index, a segment that retention takes) is no fault unless the directory is marked as cleanly
 stopped. Blocks; any thread.
 """
 
@@ -127,7 +127,7 @@ def _verify_root(
         elif name.state is not DirectoryState.LIVE:
             report.add("leftover", path, -1, f"a partition that is marked {name.state.value}")
         elif name.topic == CLUSTER_METADATA_TOPIC and not any(map(parse_file_name, file_system.list_directory(path))):
-            continue  # what `tidelog log export-kraft` wrote: a snapshot, and no log until Kafka has run
+            continue  # output of `tidelog log export-kraft`: a snapshot, and no log until Kafka has run
         else:
             partitions.append(((name.topic, name.partition), path))
     progress.total(sum(_log_bytes(file_system, path) for _, path in partitions))
@@ -209,7 +209,7 @@ def _check_bounds(directory: str, key: TopicPartition, root: RootFacts, facts: P
     values = (root.recovery_point, root.log_start, root.high_watermark, root.cleaned)
     for name, value in zip(_CHECKPOINTS, values, strict=True):
         if name == REPLICATION_OFFSET_CHECKPOINT and not root.is_stopped:
-            continue  # what was readable before a truncation, or a crash: a start takes it as far as the log goes
+            continue  # readable before a truncation, or a crash: a start takes it as far as the log goes
         if value is not None and value > facts.end_offset:
             what = f"{key[0]}-{key[1]} {value}; the log ends at {facts.end_offset}"
             report.add("checkpoint-bounds", f"{directory}/{name}", -1, what)

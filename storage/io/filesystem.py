@@ -27,7 +27,7 @@ from ._memory_map import MemoryMap
 StrPath: TypeAlias = str | os.PathLike[str]
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-# What records say is nobody else's business. The group may read: a job over the files, a backup, the next broker. A umask
+# Records are private. The group may read: a job over the files, a backup, the next broker. A umask
 # makes it less, never more.
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o750

@@ -4,7 +4,7 @@
     slow   -- a quick write, QUIET_S or more after the end of the last slow one -->     quick
 
 An append only copies into the page cache, microseconds, unless the system makes the writer wait: too many dirty pages, a
-full journal, a disk that hangs. Who appends goes another way while the directory is slow (`broker/partitions/append_offload.py`).
+full journal, a disk that hangs. Appends go another way while the directory is slow (`broker/partitions/append_offload.py`).
 The one thing that shows that it is quick again is a write, so a directory to which nothing is written stays as it is.
 """
 

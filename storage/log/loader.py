@@ -169,7 +169,7 @@ class LogLoader:
 
     def _remove_temporary_files(self, files: list[LogFileName]) -> list[LogFileName]:
         """`.deleted` goes. `.cleaned` says that its group was not complete: it goes, and before it every `.swap` at or above
-        it, which may be of the same group (KAFKA-6264). What is left of `.swap` is complete and returned.
+        it, which may be of the same group (KAFKA-6264). Leftovers of `.swap` is complete and returned.
         """
         cleaned = [file for file in files if file.stage == CLEANED_STAGE]
         first_cleaned = min((file.base_offset for file in cleaned), default=None)

@@ -1,6 +1,6 @@
 """LocalLog: the files of one partition's log: segments, where they end, what of them is durable, how they go.
 
-What an offset may be used for (watermarks, append rules, producers, leader epochs) is `UnifiedLog`'s, which holds one of these
+The use of offsets (watermarks, append rules, producers, leader epochs) is the business of `UnifiedLog`, which holds one of these
 and gives it `hooks`. Without hooks a `LocalLog` stands alone, and can be tested so.
 """
 
@@ -91,7 +91,7 @@ class LocalLog:
         failure: Why the log takes no more appends: an fsync failed, or it was abandoned.
         is_closed: `close` or `abandon` has begun: background work that comes late leaves the files as they are. A clean stop
             tells which they are; a deleted log's directory may be another log's by then. Set under `deletion_lock` and `lock`.
-        truncations: How often the log was truncated since it was loaded: a pass of the cleaner that began before is void.
+        truncations: Number of truncations since the load: a pass of the cleaner that began before is void.
         holes: What it has lost to damage, as far as `.damaged` files told when it was loaded.
         ledger: How many records its segments hold and have lost. Changed under `deletion_lock`.
         save_recovery_point: Writes the checkpoint of recovery points; False: it could not be written. The log manager's.
@@ -222,7 +222,7 @@ class LocalLog:
     def dated_after(self, now_ms: int) -> HeldSegments:
         """Segments whose newest record is dated in the future: their age can't be told yet. Any thread; reads no file.
 
-        Those whose times were not looked at since the start are left out; the first retention run looks at the oldest.
+        Segments whose times were not read since the start are left out; the first retention run looks at the oldest.
         """
         view, size, offsets = self.segments.view, 0, 0
         for index, segment in enumerate(view):

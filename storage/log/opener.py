@@ -142,7 +142,7 @@ class LogOpener:
         if loaded.files_changed:
             local.mark_changed()
         if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:
-            # What recovery found may be in the page cache alone: nobody shall read what a power cut can take back.
+            # Recovered records may be in the page cache alone: nobody shall read records that a power cut can take back.
             log.flush()
         return log, loaded.stats
 

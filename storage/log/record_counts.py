@@ -131,7 +131,7 @@ class RecordCounts:
                 for counted in self._count_blocks(file, position, blocks.begin, _NO_LIMIT):
                     before.append(counted, self._block_bytes)
                     if is_out_of_time():
-                        # What was counted above does not touch it: begin again here, and come to it later.
+                        # The count above does not touch it: begin again here, and come to it later.
                         self._segments[segment.identity] = before
                         return None
                 blocks.prepend(before)

@@ -211,7 +211,7 @@ class LogRecovery:
         for index, segment in enumerate(suspects):
             distance = segment.base_offset - suspects[index - 1].base_offset if index else 0
             if index and not self._goes_on(end_offset, segment.base_offset, distance):
-                # The one before lost its end, exactly between two batches: what follows was never promised to anybody.
+                # The segment before lost its end, exactly between two batches: what follows was never promised to anybody.
                 self._cut_segments(segments, suspects[index:], end_offset, "the end of the segment before is missing")
                 break
             size = segment.size

@@ -1,11 +1,11 @@
 """Checks transaction indexes against the log when it is loaded: a wrong one would give aborted records to
 read_committed consumers.
 
-Each entry is held against the batches that it names: its abort marker, and the first record of the transaction. What disagrees
-makes the index be written anew from the log. After a clean stop, which has left the file's checksum (`stop_record.py`), that
-is enough, and tells a file that is missing or has lost whole entries. Without one the newest `HELD_AGAINST_LOG` entries of a log
-are looked up, since each takes several reads and a start comes to every log; the others only have to be possible. Where no batch
-is, compaction or a hole has been, whatever the policy is now, and nothing is concluded from that.
+Each entry is held against the batches that it names: its abort marker, and the first record of the transaction. On a difference
+the index is written anew from the log. After a clean stop, which has left the file's checksum (`stop_record.py`), that is enough,
+and tells a file that is missing or has lost whole entries. Without one the newest `HELD_AGAINST_LOG` entries of a log are looked
+up, since each takes several reads and a start comes to every log; the others only have to be possible. Where no batch is,
+compaction or a hole has been, whatever the policy is now, and nothing is concluded from that.
 
 Blocks; one thread, before the log is published. OSError.
 """

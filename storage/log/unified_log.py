@@ -99,11 +99,11 @@ class UnifiedLog:
             lowered by truncation. Read at load: recovery starts in its segment. Never passes logEndOffset.
         log_end_offset: The offset that the next record gets. Moved by an append once its bytes are in the file, and by
             truncation. Nothing passes it.
-        converts_batches: What comes in format 2 is stored in format 0 or 1, which takes long: see `prepare`.
+        converts_batches: Batches that come in format 2 are stored in format 0 or 1, which takes long: see `prepare`.
         leader_epoch: Stamped into every batch; one higher after each start that found a log with an epoch.
         needs_sync: A sync is pending: `flush.messages` records or more are not durable. The broker calls `flush()` in
             a pool thread, then `complete_sync`, and answers what waited.
-        retention: What retention has done here, and could not do.
+        retention: Record of retention's work here, and of its failures.
         is_shortening: Segments below the log start offset may come back with a power cut: it must be checkpointed.
         save_start_offset: Writes the checkpoint of log start offsets; False: it could not be written. The log manager's, as
             `local.save_recovery_point` is.
@@ -365,7 +365,7 @@ class UnifiedLog:
             )
             if self._target is not None:
                 data = memoryview(buffer)[start:end]
-                # What the broker itself writes stays in format 2: its readers know no other, and markers have no older form.
+                # The broker's own records stay in format 2: their readers know no other, and markers have no older form.
                 if self._target.magic < MAGIC_V2 and origin is _CLIENT:
                     records = self._target.converted(data, batch, self._max_message_bytes)
                     return self._write_records(records, now, append_time, size)
@@ -802,7 +802,7 @@ class UnifiedLog:
         self.needs_sync = self.needs_sync and end.offset - local.recovery_point >= self._flush_messages
         self._epoch_is_assigned = False
         self._epochs.truncate_from_end(end.offset)
-        # What is known may be of batches that are gone: it is read anew, also where the last roll was right at the new end.
+        # The known value may be of batches that are gone: it is read anew, also if the last roll was exactly at the new end.
         self._producers.update_map_end_offset(-1)
         replay = ProducerReplay(local.directory, self._producers, self._time)
         replay.catch_up(self._segments.view, self.log_start_offset, end.offset)

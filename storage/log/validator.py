@@ -9,8 +9,7 @@ of this module runs. A message set is rare, and plain Python.
     format 2        as it came, or in the topic's codec          converted; refused with producer id or transaction
     format 0, 1     one batch of format 2                        in place where format, codec and inner offsets allow it
 
-What takes long (all but the first row's first case) can be made ready before it is known where it will stand: `moved` then
-gives it the offsets that it gets.
+Slow cases (all but the first row's first case) can be prepared before their offsets are known: `moved` assigns those later.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
     <topic>-<partition>/               a log
     <topic>-<partition>.<id>-delete/   a deleted one, removed after file.delete.delay.ms or at the next start
 
-What is not ours is left alone and named in one line.
+Foreign files are left alone and named in one line.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 _DEFAULT_NODE_ID = 1
 _ALL = 1 << 63
-# Closing a log is six syncs one after the other. Those of several logs share journal commits: with thousands to close, more
+# Closing a log is six syncs one after the other. Syncs of several logs share journal commits: with thousands to close, more
 # threads than recovery has take half the time.
 _CLOSERS = 16
 _FEW_LOGS = 100

@@ -164,7 +164,7 @@ class LogUpkeep:
         count = 0
         for log in list(self.logs.values()):
             try:
-                log.local.open_ledger(count=bool(log.holes))  # what holes have cost is counted once
+                log.local.open_ledger(count=bool(log.holes))  # records lost to holes are counted once
                 log.local.roll_if_quiet()
                 count += len(log.delete_old_segments())
                 log.local.forget_holes()

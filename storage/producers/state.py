@@ -453,7 +453,7 @@ class ProducerStateManager:
     def take_snapshot(self) -> int | None:
         """`prepare_snapshot` and `write_snapshot`; returns its offset. Blocks: for recovery and shutdown.
 
-        What a roll has prepared and the pool has not written yet is written too: a stop would come before it.
+        A snapshot that a roll has prepared and the pool has not written yet is written too: a stop would come before it.
         """
         pending = self.prepare_snapshot()
         with self._snapshot_lock:

@@ -1,11 +1,10 @@
 """Plan of the segments to delete, and the policy that names each: a pure function of values. `log/retention.py` acts on it, and
 a log's `RetentionRecord` keeps what went and what could not be asked.
 
-The policies are asked in turn, each about what the others have left, until none names a segment any more: one call deletes
-all that repeated calls would. A policy is offered only what may go at all: nothing at or above the high watermark, and the
-active segment only when it asks for it and has a record in it (the executor rolls it first). What it answers must be the
-first of what it was offered, in order. One that answers anything else, or fails, deletes nothing in this run, and the
-caller is told.
+The policies are asked in turn, each about what the others have left, until none names a segment any more: one call deletes all
+that repeated calls would. A policy is offered only what may go at all: nothing at or above the high watermark, and the active
+segment only when it asks for it and has a record in it (the executor rolls it first). Its answer must be the first of the offered
+segments, in order. A policy that answers anything else, or fails, deletes nothing in this run, and the caller is told.
 
 The policies themselves, built in and others, are `deletion_policy.py`'s.
 """

@@ -1,6 +1,6 @@
 """Walks a `.log` file from its first byte to its last, through batches and through bytes that are no batch.
 
-What the offline tools (`dump`, `verify`, `anatomy`) stand on. Recovery stops at the first bad byte and cuts; a tool must
+Base of the offline tools (`dump`, `verify`, `anatomy`). Recovery stops at the first bad byte and cuts; a tool must
 tell what lies there, so this walk goes on: behind bytes that are no batch it looks for the next sound one. Memory is
 bounded by the chunk and the largest batch that is taken whole (`LARGEST_BATCH`); of a larger one the header is given.
 

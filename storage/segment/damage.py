@@ -298,7 +298,7 @@ def _culprits(jumped: Batch, found: Batch, before: int, high: int) -> tuple[Batc
     """Decide which of two contradicting batches is damaged; both if that can't be told."""
     span = jumped.last_offset - jumped.base_offset + 1
     if found.base_offset - before == span:
-        return (jumped,)  # what is missing is exactly what it has
+        return (jumped,)  # the missing offsets are exactly those that it has
     jumped_is_damaged = _has_one_bit_too_many(jumped.base_offset, before, found.base_offset - span)
     found_is_damaged = _has_one_bit_too_many(found.base_offset, jumped.last_offset + 1, high - 1)
     if jumped_is_damaged == found_is_damaged:

@@ -5,7 +5,7 @@
 
 The log keeps its other offsets: a hole reads as a gap that compaction has left, here and in Apache Kafka. The `.damaged` file is
 durable before the segment changes, so at any crash the bytes are in one of the two; its name says what was lost, also
-where there are no bytes to keep (a segment that is missing). Who deletes the file has taken note.
+where there are no bytes to keep (a segment that is missing). Deleting the file acknowledges the loss.
 
 Loading only. Blocks; one thread.
 """

@@ -275,7 +275,7 @@ class LogSegment:
                 self._largest = self._read_largest(files)
             if self._first_timestamp is None:
                 self._first_timestamp = self._read_first_timestamp(files)
-            # How far the last entry lies behind the end, so that a restart leaves no wider gap between entries.
+            # Bytes from the last entry to the end, so that a restart leaves no wider gap between entries.
             self._bytes_since_index_entry = (
                 self.size - offset_index.lookup(MAX_RELATIVE_OFFSET + self.base_offset).position
             )

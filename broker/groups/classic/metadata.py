@@ -82,7 +82,7 @@ COMMIT_ANSWER: Mapping[GroupState, ErrorCode] = {
     DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
-#: Whether the group may be deleted.
+#: True if the group may be deleted.
 DELETE_ANSWER: Mapping[GroupState, ErrorCode] = {
     EMPTY: ErrorCode.NONE,
     PREPARING_REBALANCE: ErrorCode.NON_EMPTY_GROUP,
@@ -165,7 +165,7 @@ class GroupMetadata:
         self.members: dict[str, Member] = {}
         #: Of all members' protocols.
         self.member_bytes = 0
-        #: How many members know a protocol. (Kept, not computed: each join of a large group asks.)
+        #: Number of members that know each protocol. (Kept, not computed: each join of a large group asks.)
         self.protocol_counts: dict[str, int] = {}
         #: group.instance.id to the member id that it has now.
         self.static_members: dict[str, str] = {}

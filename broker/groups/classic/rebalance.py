@@ -484,7 +484,7 @@ class GroupRebalance:
 
     @staticmethod
     def _remove(group: GroupMetadata, member: Member, effects: Effects) -> None:
-        # Whoever still waits in its name may join again from the start.
+        # Its waiting requests get UNKNOWN_MEMBER_ID: their client may join again from the start.
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         group.answer_join(member, JoinResult(unknown, UNKNOWN_MEMBER_ID), effects)
         group.answer_sync(member, SyncResult(unknown), effects)

@@ -71,7 +71,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember, Partitions]):
         self.expressions: dict[str, int] = {}
         self.resolved: dict[str, ResolvedExpression] = {}
         self._resolved_names: dict[str, int] = {}
-        #: Whether an older Kafka left a PartitionMetadata record, which the next change forgets.
+        #: True if an older Kafka left a PartitionMetadata record; the next change writes its tombstone.
         self.has_partition_metadata = False
 
     # -- changes

@@ -28,7 +28,7 @@ NOT_GIVEN = -1
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """One ConsumerGroupHeartbeat. What is None (or -1) has not changed since the last one. Times in milliseconds."""
+    """One ConsumerGroupHeartbeat. Fields that are None (or -1) have not changed since the last one. Times in milliseconds."""
 
     group_id: str
     member_id: str

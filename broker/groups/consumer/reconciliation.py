@@ -20,7 +20,7 @@ from ..assignors import Partitions
 from ..heartbeat.group import MemberState
 from .group import ConsumerMember, Owned
 
-#: Who has a partition now, if anybody.
+#: The present owner of a partition, if any.
 OwnerOf = Callable[[bytes, int], str | None]
 _NONE: Mapping[int, int] = {}
 _NO_PARTITIONS: frozenset[int] = frozenset()
@@ -75,7 +75,7 @@ def _next(
         keeps = {partition: epoch for partition, epoch in has.items() if partition in wanted}
         loses = {partition: epoch for partition, epoch in has.items() if partition not in wanted}
         missing = [partition for partition in wanted if partition not in keeps]
-        # What it is giving up itself it may have back at once.
+        # Partitions that it is giving up itself it may have back at once.
         giving_up = member.pending.get(topic_id, _NONE)
         there = [partition for partition in missing if partition in giving_up or owner(topic_id, partition) is None]
         waits = waits or len(there) < len(missing)

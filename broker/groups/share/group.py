@@ -86,7 +86,7 @@ class ShareGroup(HeartbeatGroup[ShareMember, Partitions]):
         self.initialized: Mapping[bytes, StatePartitions] = {}
         #: Topic id → name.
         self.deleting: Mapping[bytes, str] = {}
-        #: Whether there is a record of these.
+        #: True if the group's log has a record of these.
         self.has_state = False
         #: Assignment epoch, `TopicImage.changes` and `initialized` when these were found to agree last; no part of the state.
         self.compared = (-1, -1)

@@ -1,6 +1,6 @@
 """Share groups of KIP-932: the entry point of the type (see `registry`), and what decides for them.
 
-Before a partition is assigned, its state has to be kept in `__share_group_state`. What is missing `uninitialized` says; who
+Before a partition is assigned, its state has to be kept in `__share_group_state`. `uninitialized` returns what is missing; who
 sees to it (`share.groups`) has that written down before (`initializing`) and after (`initialized`), so that a crash in between
 leaves a trace: what is on the way is initialized again.
 """

@@ -1,8 +1,8 @@
 """The four types of groups, what all of them have in common, and which type may take over an id.
 
 One registry holds all groups by id (`Shard.groups`). A classic group is a `classic.metadata.GroupMetadata`; the others are
-`heartbeat.group.HeartbeatGroup`s (KIP-848 consumer, KIP-932 share, KIP-1071 streams). What shards, commits, listing,
-deletion and expiry do with a group they do through `Group`, whatever its type.
+`heartbeat.group.HeartbeatGroup`s (KIP-848 consumer, KIP-932 share, KIP-1071 streams). Shards, commits, listing, deletion and
+expiry use a group of any type through `Group`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: How a group is known: its id, or the group itself where a later one of the same id is another.
 GroupT = TypeVar("GroupT", bound=Hashable)
-#: What a delay is set with, and `passed` is called with.
+#: The argument that a delay is set with, and that `passed` gets.
 WhatT = TypeVar("WhatT")
 
 

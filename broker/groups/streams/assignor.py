@@ -7,7 +7,7 @@ Three rules, in this order:
 - a stateful task has `standby_replicas` stand-by copies, each in a process that has no other copy of it, as far as there are
   so many processes; and again where it was before if possible.
 
-What is left goes to the process with the least load (tasks for each of its members), there to the member with fewest.
+Tasks that are left go to the process with the least load (tasks for each of its members), there to the member with fewest.
 Pure, and the same for the same input: whatever has no order is taken in the order of its names.
 """
 

@@ -148,7 +148,7 @@ def heartbeat(
     effects.append(DelaySet(Delay(DelayKind.SESSION, member_id), session_ms))
 
     moved = request.is_joining or updated.assigned != member.assigned
-    # Who says an older epoch or other tasks may have missed an answer (Kafka 4.3 leaves it without them).
+    # A member that reports an older epoch or other tasks may have missed an answer (Kafka 4.3 leaves it without them).
     missed = request.member_epoch != member.member_epoch or not updated.assigned.matches_report(request.said)
     tasks = updated.assigned if moved or missed else None
     endpoint_epoch = group.endpoint_epoch + (moved and updated.endpoint is not None)

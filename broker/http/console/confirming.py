@@ -1,7 +1,7 @@
 """Flow of every action: a page that says exactly what will happen and asks, a POST, a page that says what happened.
 
-Who may load either is decided in `access.py` before anything here; the form carries its token. What it carries besides is what
-was shown: an action does what was confirmed, also when the log went on in between.
+Access to both is decided in `access.py` before anything here; the form carries its token. It also carries the facts that were
+shown: an action does what was confirmed, also when the log has moved on since.
 """
 
 from __future__ import annotations

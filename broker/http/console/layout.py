@@ -120,7 +120,7 @@ def live(name: str, *content: object) -> Element:
 
 
 def link(text: object, path: str, **query: object) -> Element:
-    """A link. What is None in the query is left out."""
+    """A link. Parameters that are None are left out."""
     shown = text if isinstance(text, Element) else visible(str(text))
     return element("a", shown, href=address(path, **query))
 

@@ -88,7 +88,7 @@ def hex_dump(data: bytes) -> str:
 
 
 def json_lines(text: str) -> str | None:
-    """An object or array of JSON, a line for each member; None for anything else. What stands in it stays as it is."""
+    """An object or array of JSON, a line for each member; None for anything else. Its content is unchanged."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:

@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-#: What the examples are about: a compacted topic, one with retention (with records from offset 0 on), a group that has
+#: Topics and groups of the examples: a compacted topic, one with retention (with records from offset 0 on), a group that has
 #: committed offsets of it.
 EXAMPLE_COMPACTED_TOPIC = "customers"
 EXAMPLE_TOPIC = "orders"

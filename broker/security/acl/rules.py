@@ -137,7 +137,7 @@ class _OfType:
     def __init__(self) -> None:
         self.literal: dict[str, list[Acl]] = {}
         self.prefixed: dict[str, list[Acl]] = {}
-        # How many prefixes have which length, and the lengths from the longest on.
+        # Number of prefixes of each length, and the lengths from the longest on.
         self.sizes: Counter[int] = Counter()
         self.lengths: tuple[int, ...] = ()
 
@@ -158,7 +158,7 @@ class AclRules:
         """`rules`: rule → id."""
         self._ids: dict[Acl, str] = {}
         self._types: dict[ResourceType, _OfType] = {}
-        # Those of one user about one type, a set in order: `allows_any` does not know a name.
+        # Rules of one user about one type, in order: `allows_any` does not know a name.
         self._users: dict[tuple[ResourceType, str], dict[Acl, None]] = {}
         for rule, rule_id in dict(rules).items():
             self.add(rule, rule_id)

@@ -1,6 +1,6 @@
 """SASL in front of the dispatcher: requests of a connection reach the dispatcher once its client is authenticated.
 
-What a client may ask for before its way is done is decided in `network/sasl_gate.py`.
+`network/sasl_gate.py` decides which requests a client may send before that is done.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ BETWEEN_S = 5.0
 """Minimum seconds between two reads for unknown keys, which a stranger can cause at no cost."""
 
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
-# What a key can sign, by its type and curve (RFC 7518, RFC 8037). Secrets that both sides know ("oct") are not here: with one of
+# Algorithms of a key, by its type and curve (RFC 7518, RFC 8037). Secrets that both sides know ("oct") are not here: with one of
 # those whoever checks tokens could make them, and a public key could be taken for one.
 _ALGORITHMS: dict[tuple[str, str], tuple[str, ...]] = {
     ("RSA", ""): _RSA,

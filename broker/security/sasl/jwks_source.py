@@ -1,6 +1,6 @@
 """Sources of the public keys of tokens: a file or an HTTP address. Every read is bounded in time and bytes.
 
-What blocks here runs on a thread of its own (`jwks.py`).
+Blocking calls run on a thread of their own (`jwks.py`).
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def token_verifier(listener: str, config: BrokerConfig, setting: str) -> TokenVe
 
     def value(name: str) -> Any:
         whole = config.of_listener(listener, name, "OAUTHBEARER")
-        # The one for all listeners is about SASL, and has users of PLAIN as a rule.
+        # The setting for all listeners is about SASL, and usually has users of PLAIN.
         is_sasls = listener == HTTP and name == "sasl.jaas.config" and whole == config.sasl_jaas_config
         return None if is_sasls else whole
 

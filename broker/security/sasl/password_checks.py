@@ -1,7 +1,8 @@
 """Queue for the thread that checks passwords: one check at a time, addresses in turn.
 
-A check takes milliseconds by design. Who guesses by a hundred connections waits in one row, and a client of another address
-comes after one check of that row, not after all of them. What waits is bounded by the connections: each has one request in work.
+A check takes milliseconds by design. A hundred connections that guess from one address wait in one queue, and a client of another
+address comes after one check of that queue, not after all. The queues are bounded by the connections: each has one request in
+work.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class PlainExchange:
     """PLAIN's single message. The password is checked on a thread, in its address's turn, since salting makes it slow
     on purpose.
 
-    Who is unknown costs as much as any user, by stored credentials as by those that the settings list.
+    An unknown user costs as much as any other, by stored credentials as by those in the settings.
     """
 
     __slots__ = ("_checks", "_claims", "_listed", "_peer", "_users")

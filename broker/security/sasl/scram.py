@@ -1,6 +1,6 @@
 """SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677), server side. No channel binding, as in Kafka.
 
-Who is unknown gets a salt like any other (`disguise.py`) and fails with the proof: nothing tells a client which users there are.
+Unknown users get a salt like any other (`disguise.py`) and fails with the proof: nothing tells a client which users there are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A partition's log as a picture: its segments to scale by bytes, clean, dirty and active, and which retention takes next.
 
-What it draws is what `cleaning/why.py` tells of the partition; the table under it says the same in words, for who can't see it.
+It draws the facts that `cleaning/why.py` gathers; the table under it says the same in words, for people who can't see it.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def _target(log: UnifiedLog, to: str, offset: int, time_ms: int) -> int:
     """Offset that a group would be reset to."""
     if to == EARLIEST:
         return log.log_start_offset
-    if to == OFFSET:  # what is beyond the log is moved to its ends, as Kafka's tools do
+    if to == OFFSET:  # offsets beyond the log are moved to its ends, as Kafka's tools do
         return min(max(offset, log.log_start_offset), log.high_watermark)
     if to == TIME and (found := log.lookup_by_timestamp(time_ms)) is not None:
         return found.offset

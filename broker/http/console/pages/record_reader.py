@@ -80,7 +80,7 @@ def offset_of(entry: Entry) -> int:
 
 
 class Slice(NamedTuple):
-    """Some records in their order. Those from `next_offset` on were not looked at; `first_offset`: nor those below."""
+    """Some records in their order. Records from `next_offset` on were not read, nor those below `first_offset`."""
 
     entries: list[Entry]
     first_offset: int

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState
 
-#: What a setting's value comes from, in words; and of what was there at the start, the loader's own.
+#: Source of a setting's value, in words; for values from the start, the loader's own words.
 SOURCES = {
     ConfigSource.TOPIC_CONFIG: "topic",
     ConfigSource.DYNAMIC_BROKER_CONFIG: "changed on this broker",
