@@ -815,7 +815,7 @@ def test_with_no_delay_files_go_at_once_and_a_stop_ends(tmp_path: Path, what: st
     """KAFKA-16588: with the pool's own threads, which a task that is due again and again would keep for ever."""
 
     class ThreadedWorld(World):
-        def _manager(self) -> LogManager:
+        def make_manager(self) -> LogManager:
             self.scheduler = ThreadPoolScheduler(2)  # type: ignore[assignment]
             return LogManager(self.config, self.file_system, self.time, self.scheduler)
 
