@@ -6,7 +6,7 @@
 
 Start reading at `source.py` (Spark's side), then `batch_plan.py` and `stream_plan.py` (what is read), `places.py` (from
 where), `segment_reader.py` (files) and `fetch_reader.py` (TCP), which decode with `batch_decoder.py`; `views.py` reduces. None
-of those but `source.py`, `stream_source.py` and `latest_view.py` knows Spark, or imports pyarrow but `arrow.py` and `views.py`;
+of those but `source.py` knows Spark, or imports pyarrow but `arrow.py` and `views.py`;
 nothing at all imports the broker. `wire/` asks brokers, `sink/` writes.
 """
 
@@ -42,10 +42,25 @@ def session(name: str = "tidelog", **options: Any) -> Any:
 
 
 def latest(spark: Any, options: Mapping[str, str]) -> Any:
-    """A DataFrame with the newest row of each key: see `latest_view.py`. Driver."""
-    from .latest_view import latest as make
+    """A DataFrame with the newest row of each topic's key, as of one moment; keys whose newest is a tombstone are not in it.
 
-    return make(spark, options)
+    `options` are the source's, as for `spark.read.format("tidelog")`. Without a shuffle, as `view=latest` there, unless they say
+    keysStayInPartition=false: then each partition's rows are compared once more, and of a key that is in several the one with
+    the greatest timestamp counts, with the greatest partition and offset where those are equal. Driver. OptionError.
+    """
+    from .options import KeysStay, View, parse_options
+
+    given = {**options, "view": View.LATEST.value}
+    parsed = parse_options(given)
+    frame = spark.read.format("tidelog").options(**given).load()
+    if parsed.keys_stay is not KeysStay.FALSE:
+        return frame
+    from pyspark.sql import functions
+
+    columns = frame.columns
+    newest = functions.max_by(functions.struct(*columns), functions.struct("timestamp", "partition", "offset"))
+    reduced = frame.groupBy("topic", "key").agg(newest.alias("newest"))
+    return reduced.select("newest.*").where("value is not null").select(*columns)
 
 
 __all__ = ["latest", "register", "session"]

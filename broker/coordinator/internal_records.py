@@ -31,8 +31,7 @@ from ...protocol.messages.share_group_state import (
     ShareUpdateValue,
 )
 from ...protocol.messages.transaction_state import TransactionLogKey, TransactionLogValue
-from ...protocol.metadata_records.frame import decode_record
-from ...protocol.metadata_records.records import MetadataRecordType
+from ...protocol.metadata_records import MetadataRecordType, decode_record
 from ...protocol.schema import Message, Struct, VersionRange, decode, decode_with_version
 from ...storage.log.partition_metadata import encode_uuid
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC, parse_directory_name

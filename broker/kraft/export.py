@@ -26,24 +26,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from ...protocol.config_resources import ConfigResourceType
-from ...protocol.metadata_records.frame import encode_record
-from ...protocol.metadata_records.quorum import (
-    KRaftVersionFeature,
-    KRaftVersionRecord,
-    Voter,
-    VoterEndpoint,
-    VotersRecord,
-)
-from ...protocol.metadata_records.records import (
+from ...protocol.metadata_records import (
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    KRaftVersionFeature,
+    KRaftVersionRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     QuotaEntity,
     RegisterBrokerRecord,
     TopicRecord,
+    Voter,
+    VoterEndpoint,
+    VotersRecord,
+    encode_record,
 )
 from ...protocol.schema import encode
 from ...storage.exceptions import CorruptCheckpointError, DataDirectoryError

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...protocol.config_resources import ConfigResourceType
-from ...protocol.metadata_records.frame import decode_record
-from ...protocol.metadata_records.records import (
+from ...protocol.metadata_records import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
@@ -35,6 +34,7 @@ from ...protocol.metadata_records.records import (
     RemoveUserScramCredentialRecord,
     TopicRecord,
     UserScramCredentialRecord,
+    decode_record,
 )
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ...config.definitions import TOPIC_SETTINGS
 from ...config.validation import validate
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ProtocolError
-from ...protocol.metadata_records.records import ClientQuotaRecord
+from ...protocol.metadata_records import ClientQuotaRecord
 from ...storage.exceptions import DataDirectoryError
 from ...storage.inspect.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_directory_name

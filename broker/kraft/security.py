@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ...protocol.metadata_records.records import AccessControlEntryRecord, UserScramCredentialRecord
+from ...protocol.metadata_records import AccessControlEntryRecord, UserScramCredentialRecord
 from ..metadata.store import ACL, SCRAM
 from ..security.acl.authorizer import read_rules, stored_form
 from ..security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from ..security.credentials import NUMBERS, Credential, parse_credential
 
 if TYPE_CHECKING:
-    from ...protocol.metadata_records.records import MetadataRecord
+    from ...protocol.metadata_records import MetadataRecord
 
     Resources = Mapping[str, Mapping[str, Mapping[str, str]]]
 

@@ -25,8 +25,8 @@ from ...storage.segment.names import SNAPSHOT_SUFFIX, DirectoryState, file_name,
 from ..exceptions import DirectoryError, TopicError
 from ..reading.segment_files import SegmentFile, floor, list_segments
 from .places import INTERNAL_TOPICS, Bounds, Range, TopicPartition
+from .sparse_index import first_at
 from .splits import AnySplit, plan
-from .timestamps import first_at
 
 
 class LogDirectories:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidelog.broker.kraft.image import MetadataImage
 from tidelog.broker.kraft.import_ import read_image
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.metadata_records.frame import decode_record
+from tidelog.protocol.metadata_records import decode_record
 from tidelog.protocol.records.record_batch import (
     LENGTH_AT,
     MAGIC_AT,

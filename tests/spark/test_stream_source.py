@@ -133,7 +133,7 @@ def test_before_spark_4_2_a_trigger_takes_what_there_is(daemon: Daemon, monkeypa
     import inspect
     import sys
 
-    from tidelog.pipeline import stream_source
+    from tidelog.pipeline import source
     from tidelog.pipeline.exceptions import OptionError
     from tidelog.pipeline.options import parse_options
     from tidelog.pipeline.source import SCHEMA
@@ -141,7 +141,7 @@ def test_before_spark_4_2_a_trigger_takes_what_there_is(daemon: Daemon, monkeypa
     schema = type(SCHEMA)(SCHEMA.fields[:-1])
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
     try:
-        old = importlib.reload(stream_source)
+        old = importlib.reload(source)
         topic = Topic(daemon, "old")
         topic.produce(10)
         given = {"bootstrap.servers": daemon.bootstrap, "subscribe": "old", "startingOffsets": "earliest"}
@@ -156,4 +156,4 @@ def test_before_spark_4_2_a_trigger_takes_what_there_is(daemon: Daemon, monkeypa
             old.stream_reader(parse_options({**given, "maxOffsetsPerTrigger": "5"}), schema)
     finally:
         monkeypatch.undo()
-        importlib.reload(stream_source)
+        importlib.reload(source)

@@ -17,8 +17,7 @@ from support.fake_filesystem import FakeFileSystem
 from support.messages import random_struct
 from tidelog.broker.kraft.image import MetadataImage
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.metadata_records.frame import decode_record, encode_record
-from tidelog.protocol.metadata_records.records import RECORDS
+from tidelog.protocol.metadata_records import RECORDS, decode_record, encode_record
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.exceptions import RecordError
 from tidelog.storage.exceptions import (

@@ -17,8 +17,7 @@ from tidelog.broker.metadata.store import ACL, SCRAM, MetadataStore, StoredMetad
 from tidelog.broker.security.acl.authorizer import stored_form
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
-from tidelog.protocol.metadata_records.frame import decode_record
-from tidelog.protocol.metadata_records.records import (
+from tidelog.protocol.metadata_records import (
     AccessControlEntryRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -27,6 +26,7 @@ from tidelog.protocol.metadata_records.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     UserScramCredentialRecord,
+    decode_record,
 )
 from tidelog.storage.exceptions import DataDirectoryError, DirectoryLockedError
 from tidelog.storage.inspect.metadata_log import METADATA_LOG_DIRECTORY, MetadataLogReader, find_metadata_log

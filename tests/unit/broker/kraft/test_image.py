@@ -6,8 +6,7 @@ from uuid import UUID
 import pytest
 from tidelog.broker.kraft.image import MetadataImage
 from tidelog.protocol.config_resources import ConfigResourceType
-from tidelog.protocol.metadata_records.frame import encode_record
-from tidelog.protocol.metadata_records.records import (
+from tidelog.protocol.metadata_records import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
@@ -25,6 +24,7 @@ from tidelog.protocol.metadata_records.records import (
     RemoveUserScramCredentialRecord,
     TopicRecord,
     UserScramCredentialRecord,
+    encode_record,
 )
 
 A, B = UUID(int=1), UUID(int=2)

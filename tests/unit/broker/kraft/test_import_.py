@@ -12,8 +12,8 @@ import pytest
 from tidelog.broker.kraft.image import MetadataImage, PartitionImage, TopicImage
 from tidelog.broker.kraft.import_ import for_kafka, import_metadata, merge, with_own_settings
 from tidelog.broker.metadata.store import MetadataStore, StoredMetadata, TopicRecord
-from tidelog.protocol.metadata_records.frame import encode_record
-from tidelog.protocol.metadata_records.records import TopicRecord as KafkasTopicRecord
+from tidelog.protocol.metadata_records import TopicRecord as KafkasTopicRecord
+from tidelog.protocol.metadata_records import encode_record
 from tidelog.storage.exceptions import DataDirectoryError
 from tidelog.storage.inspect.metadata_log import METADATA_LOG_DIRECTORY, SnapshotId, write_snapshot
 from tidelog.storage.io.filesystem import RealFileSystem

@@ -11,13 +11,13 @@ from tidelog.broker.metadata.store import ACL, SCRAM, StoredMetadata
 from tidelog.broker.security.acl.authorizer import stored_form
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
-from tidelog.protocol.metadata_records.frame import encode_record
-from tidelog.protocol.metadata_records.records import (
+from tidelog.protocol.metadata_records import (
     AccessControlEntryRecord,
     DelegationTokenRecord,
     MetadataRecord,
     RemoveAccessControlEntryRecord,
     UserScramCredentialRecord,
+    encode_record,
 )
 
 IDS = [UUID(int=number) for number in range(1, 5)]

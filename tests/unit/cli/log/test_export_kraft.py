@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from tidelog.broker.metadata.store import MetadataStore, StoredMetadata, TopicRecord
 from tidelog.cli.main import main
-from tidelog.protocol.metadata_records.quorum import KRaftVersionRecord, VotersRecord
+from tidelog.protocol.metadata_records import KRaftVersionRecord, VotersRecord
 from tidelog.protocol.schema import decode
 from tidelog.storage.inspect.metadata_log import KRAFT_VERSION, KRAFT_VOTERS, MetadataLogReader, find_metadata_log
 from tidelog.storage.io.checkpoint import CleanShutdownFile

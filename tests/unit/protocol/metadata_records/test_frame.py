@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from tidelog.protocol.config_resources import ConfigResourceType
 from tidelog.protocol.errors import ErrorCode, MalformedRequest, ProtocolError
-from tidelog.protocol.metadata_records.frame import decode_record, encode_record
-from tidelog.protocol.metadata_records.records import (
+from tidelog.protocol.metadata_records import (
     ConfigRecord,
     MetadataRecordType,
     PartitionChangeRecord,
     TopicRecord,
+    decode_record,
+    encode_record,
 )
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 

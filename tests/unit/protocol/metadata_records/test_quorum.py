@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.protocol.metadata_records.quorum import (
+from tidelog.protocol.metadata_records import (
     KRaftVersionFeature,
     KRaftVersionRecord,
     Voter,

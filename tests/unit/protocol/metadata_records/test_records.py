@@ -1,8 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.protocol.metadata_records.frame import decode_record, encode_record
-from tidelog.protocol.metadata_records.records import RECORDS, ClientQuotaRecord, MetadataRecord, QuotaEntity
+from tidelog.protocol.metadata_records import (
+    RECORDS,
+    ClientQuotaRecord,
+    MetadataRecord,
+    QuotaEntity,
+    decode_record,
+    encode_record,
+)
 
 
 @pytest.mark.parametrize("cls", RECORDS.values(), ids=lambda cls: cls.__name__)

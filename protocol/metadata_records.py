@@ -1,17 +1,29 @@
-"""The fields of the metadata records that say something about topics, settings, producer ids and who may do what.
+"""Records of `__cluster_metadata`, in which Apache Kafka's controllers (KRaft) keep topics, ids, settings and access rules.
 
 Names, versions, defaults and tags are those of Kafka 4.3's definitions; each may be read in all of its versions. A
 change record says only what changes: what it leaves out is None, -1 or -2 as its docstring says. Other records about
 brokers and controllers than a broker's registration have no declaration: one node needs none of them.
+
+A record's value says which kind of record it is, in which version, then its fields:
+
+    +----------------------+-------------------+-------------------+-------------
+    | frame version uvarint| type uvarint      | version uvarint   | fields …        frame version 1, the only one so far
+    +----------------------+-------------------+-------------------+-------------
+
+The control records of the quorum say who the controllers are; with KRaft version 0, or without them, the voters are those of
+`controller.quorum.voters` in server.properties. Reading the log's files is `storage/inspect/metadata_log.py`; what the records
+come to is `broker/kraft/image.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from ..schema import (
+from .errors import MalformedRequest
+from .primitives import Buffer, read_unsigned_varint, unsigned_varint
+from .schema import (
     INT32,
     STRING,
     UUIDS,
@@ -20,12 +32,15 @@ from ..schema import (
     array,
     boolean,
     bytes_,
+    decode,
+    encode_into,
     float64,
     int8,
     int16,
     int32,
     int64,
     string,
+    structure,
     uint16,
     uuid,
 )
@@ -322,3 +337,88 @@ class AbortTransactionRecord(MetadataRecord):
 
 RECORDS: dict[int, type[MetadataRecord]] = {cls.RECORD_TYPE: cls for cls in MetadataRecord.__subclasses__()}
 """Record class by record type."""
+
+
+FRAME_VERSION = 1
+
+
+class DecodedRecord(NamedTuple):
+    """A decoded record. `message` is None for a type whose fields are not declared here."""
+
+    record_type: int
+    version: int
+    message: MetadataRecord | None
+
+
+def encode_record(message: MetadataRecord, version: int) -> bytes:
+    """The value of a metadata record. Errors as `schema.encode_into`."""
+    out = bytearray(unsigned_varint(FRAME_VERSION) + unsigned_varint(message.RECORD_TYPE) + unsigned_varint(version))
+    encode_into(message, version, out)
+    return bytes(out)
+
+
+def decode_record(value: Buffer) -> DecodedRecord:
+    """The record in `value`.
+
+    Raises MalformedRequest when it is none (a frame of another version, fields that are cut off or left over), and
+    ProtocolError UNSUPPORTED_VERSION for a declared type in a version that is not.
+    """
+    frame, position = read_unsigned_varint(value, 0)
+    if frame != FRAME_VERSION:
+        raise MalformedRequest(f"a metadata record's frame has the version {frame}, not {FRAME_VERSION}")
+    record_type, position = read_unsigned_varint(value, position)
+    version, position = read_unsigned_varint(value, position)
+    cls = RECORDS.get(record_type)
+    if cls is None:
+        return DecodedRecord(record_type, version, None)
+    message, end = decode(cls, version, value, position)
+    if end != len(value):
+        raise MalformedRequest(f"{len(value) - end} bytes are left over behind a {cls.__name__}")
+    return DecodedRecord(record_type, version, message)
+
+
+# --- control records of the quorum (KIP-853): a snapshot has them behind its header, each value without a frame ---
+
+
+class KRaftVersionRecord(Message):
+    """Version 1: the quorum may change, and is in the log."""
+
+    VERSIONS = (0, 0)
+    FLEXIBLE_FROM = 0
+
+    version: int = int16()
+    kraft_version: int = int16()
+
+
+class VoterEndpoint(Struct):
+    """Address of a controller on the listener `name`."""
+
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+
+
+class KRaftVersionFeature(Struct):
+    """KRaft versions that a controller supports."""
+
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+class Voter(Struct):
+    """One controller: its node id, and the id of the data directory that has its metadata log."""
+
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid()
+    endpoints: Sequence[VoterEndpoint] = array(VoterEndpoint)
+    kraft_version_feature: KRaftVersionFeature = structure(KRaftVersionFeature)
+
+
+class VotersRecord(Message):
+    """All controllers."""
+
+    VERSIONS = (0, 0)
+    FLEXIBLE_FROM = 0
+
+    version: int = int16()
+    voters: Sequence[Voter] = array(Voter)
