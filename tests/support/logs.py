@@ -153,3 +153,15 @@ class World:
     def fake(self) -> FakeFileSystem:
         assert isinstance(self.file_system, FakeFileSystem)
         return self.file_system
+
+
+def three_segments() -> World:
+    """A log with segments at 0, 3 and 6, eight records of about 150 bytes, stopped cleanly."""
+    world = World()
+    world.start(segment_bytes=500, index_interval_bytes=100)
+    log = world.log()
+    for value in "abcdefgh":
+        append(log, value * 80, timestamp=START_MS + ord(value))
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+    world.stop()
+    return world

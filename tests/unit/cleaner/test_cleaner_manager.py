@@ -13,7 +13,17 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_records, keyed, put, state_of
+from support.cleaning import (
+    DAY_MS,
+    CleaningWorld,
+    Control,
+    Producer,
+    cleaning_world,
+    data_records,
+    keyed,
+    put,
+    state_of,
+)
 from tidelog.cleaner.cleaner_manager import FIRST_RETRY_MS, LONGEST_RETRY_MS, CleanerManager
 from tidelog.cleaner.eligibility import Cause, Reason
 from tidelog.config.log_config import LogConfig
@@ -23,12 +33,6 @@ from tidelog.storage.log.unified_log import UnifiedLog
 
 CHECKPOINT = "/data/cleaner-offset-checkpoint"
 COMPACT = frozenset({"compact"})
-
-
-def world(**settings: Any) -> CleaningWorld:
-    made = CleaningWorld()
-    made.start(**({"segment_bytes": 500} | settings))
-    return made
 
 
 def fill(log: UnifiedLog, count: int = 60, keys: int = 5) -> dict[bytes, bytes]:
@@ -58,7 +62,7 @@ def checkpoints(made: CleaningWorld) -> dict[tuple[str, int], int]:
 
 
 def test_the_dirtiest_log_is_first_and_the_checkpoint_is_kafkas() -> None:
-    made = world()
+    made = cleaning_world()
     half, whole = made.log("half"), made.log("whole")
     fill(half)
     made.clean_all()
@@ -74,7 +78,7 @@ def test_the_dirtiest_log_is_first_and_the_checkpoint_is_kafkas() -> None:
 
 
 def test_a_log_in_work_is_not_given_out_twice() -> None:
-    made = world()
+    made = cleaning_world()
     fill(made.log())
     work = made.cleaners.take_next()
     assert work is not None
@@ -85,7 +89,7 @@ def test_a_log_in_work_is_not_given_out_twice() -> None:
 
 
 def test_a_failure_concerns_its_partition_alone_and_is_retried() -> None:
-    made = world()
+    made = cleaning_world()
     bad, good = made.log("bad"), made.log("good")
     fill(bad)
     fill(good)
@@ -120,7 +124,7 @@ def test_a_failure_concerns_its_partition_alone_and_is_retried() -> None:
 
 
 def test_new_settings_are_a_reason_to_try_again() -> None:
-    made = world()
+    made = cleaning_world()
     log = made.log()
     fill(log)
     path = log.log_directory.file(0, ".log")
@@ -136,7 +140,7 @@ def test_new_settings_are_a_reason_to_try_again() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_any_checkpoint_file_is_survived_and_put_right(seed: int) -> None:
     chance = random.Random(seed)
-    made = world()
+    made = cleaning_world()
     log = made.log()
     expected = fill(log)
     if chance.random() < 0.3:
@@ -163,7 +167,7 @@ def test_any_checkpoint_file_is_survived_and_put_right(seed: int) -> None:
 
 
 def test_a_topic_made_anew_begins_dirty() -> None:
-    made = world()
+    made = cleaning_world()
     fill(made.log())
     made.clean_all()
     made.manager.delete("t", 0)
@@ -177,7 +181,7 @@ def test_a_topic_made_anew_begins_dirty() -> None:
 
 
 def test_a_topic_made_anew_begins_dirty_even_when_nobody_told_the_cleaner() -> None:
-    made = world()
+    made = cleaning_world()
     fill(made.log())
     made.clean_all()
     made.manager.delete("t", 0)
@@ -186,7 +190,7 @@ def test_a_topic_made_anew_begins_dirty_even_when_nobody_told_the_cleaner() -> N
 
 
 def test_truncation_makes_what_comes_after_it_dirty() -> None:
-    made = world()
+    made = cleaning_world()
     log = made.log()
     fill(log)
     made.clean_all()
@@ -199,7 +203,7 @@ def test_truncation_makes_what_comes_after_it_dirty() -> None:
 
 
 def test_deleting_to_the_end_frees_every_closed_segment_of_a_compacted_log() -> None:
-    made = world()
+    made = cleaning_world()
     log = made.log()
     fill(log)
     made.clean_all()
@@ -218,7 +222,7 @@ def test_a_running_pass_ends_where_the_log_is_no_longer_compacted() -> None:
     compact, delete = config(), config(cleanup_policy=frozenset({"delete"}))
     flips = 0
     while True:
-        made = world()
+        made = cleaning_world()
         log = made.log()
         expected = fill(log)
         at_flip: list[tuple[object, ...]] = []
@@ -339,7 +343,7 @@ def test_files_are_those_of_live_segments_whatever_happens_during_a_pass(how: st
     rounds = 0
     for moment, step in (("check", 4), ("swap", 1)):
         for number in itertools.count(1, step):
-            made = world(segment_bytes=300)
+            made = cleaning_world(segment_bytes=300)
             log = made.log()
             appended = {put(log, f"k{n % 5}", str(n)): str(n).encode() for n in range(60)}
             log.roll()
@@ -396,7 +400,7 @@ def _pass_with_interference(
 
 
 def test_retention_of_all_that_a_pass_works_on_does_not_end_it() -> None:
-    made = world(cleanup_policy=frozenset({"compact", "delete"}), segment_bytes=300)
+    made = cleaning_world(cleanup_policy=frozenset({"compact", "delete"}), segment_bytes=300)
     log = made.log()
     fill(log, 60)
 
@@ -416,7 +420,7 @@ def test_retention_of_all_that_a_pass_works_on_does_not_end_it() -> None:
 
 
 def test_max_lag_rolls_a_quiet_active_segment() -> None:
-    made = world(max_compaction_lag_ms=60_000, min_cleanable_dirty_ratio=1.0)
+    made = cleaning_world(max_compaction_lag_ms=60_000, min_cleanable_dirty_ratio=1.0)
     log = made.log()
     put(log, "k", "1", timestamp=made.time.milliseconds())
     put(log, "k", "2", timestamp=made.time.milliseconds())
@@ -429,7 +433,7 @@ def test_max_lag_rolls_a_quiet_active_segment() -> None:
 
 
 def test_min_lag_keeps_young_records_of_any_key() -> None:
-    made = world(min_compaction_lag_ms=60_000, segment_bytes=1)
+    made = cleaning_world(min_compaction_lag_ms=60_000, segment_bytes=1)
     log = made.log()
     put(log, "k", "1", timestamp=made.time.milliseconds())
     made.time.advance(30_000)
@@ -448,7 +452,7 @@ def test_min_lag_keeps_young_records_of_any_key() -> None:
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 def test_min_lag_counts_by_the_timestamp_that_the_topic_has(kind: str) -> None:
     """A producer's date of last year makes a record old only where the topic takes producers' dates."""
-    made = world(min_compaction_lag_ms=60_000, message_timestamp_type=kind)
+    made = cleaning_world(min_compaction_lag_ms=60_000, message_timestamp_type=kind)
     log = made.log()
     year_ms = 365 * 86_400_000
     for value in "12":
@@ -463,7 +467,7 @@ def test_min_lag_counts_by_the_timestamp_that_the_topic_has(kind: str) -> None:
 
 @pytest.mark.parametrize("how", ["abort", "crash"])
 def test_a_pass_that_was_cut_short_is_done_again_whatever_is_dirty_by_then(how: str) -> None:
-    made = world(min_cleanable_dirty_ratio=0.5, segment_bytes=300)
+    made = cleaning_world(min_cleanable_dirty_ratio=0.5, segment_bytes=300)
     log = made.log()
     for number in range(40):
         put(log, f"once{number}", "v")
@@ -490,7 +494,7 @@ def test_a_pass_that_was_cut_short_is_done_again_whatever_is_dirty_by_then(how: 
 
 
 def test_asked_for_takes_no_notice_of_ratio_and_back_off() -> None:
-    made = world(min_cleanable_dirty_ratio=1.0)
+    made = cleaning_world(min_cleanable_dirty_ratio=1.0)
     log = made.log()
     put(log, "k", "1")
     put(log, "k", "2")
@@ -502,7 +506,7 @@ def test_asked_for_takes_no_notice_of_ratio_and_back_off() -> None:
 
 
 def test_a_horizon_that_removes_nothing_is_not_asked_about_without_end() -> None:
-    made = world(delete_retention_ms=1000)
+    made = cleaning_world(delete_retention_ms=1000)
     log = made.log()
     producer = Producer(7)
     producer.send(log, (b"k", b"v"))
@@ -521,7 +525,7 @@ def test_a_horizon_that_removes_nothing_is_not_asked_about_without_end() -> None
 
 def test_threads_share_the_manager() -> None:
     """Each log is cleaned by one thread at a time, and all are cleaned."""
-    made = world()
+    made = cleaning_world()
     logs = [made.manager.get_or_create(f"t{n}", 0, UUID(int=n + 1), made.log_config) for n in range(8)]
     for log in logs:
         fill(log)
@@ -551,7 +555,7 @@ def test_threads_share_the_manager() -> None:
 
 
 def test_partitions_tell_what_metrics_need() -> None:
-    made = world()
+    made = cleaning_world()
     log = made.log()
     keyed(log, (b"k", b"1"))
     made.cleaners.examine(log)
@@ -568,7 +572,7 @@ def test_partitions_tell_what_metrics_need() -> None:
 
 
 def test_a_log_that_is_held_is_not_cleaned_until_it_is_let_go() -> None:
-    made = world()
+    made = cleaning_world()
     log = made.log()
     fill(log)
     assert made.cleaners.hold(log)
@@ -583,7 +587,7 @@ def test_a_log_that_is_held_is_not_cleaned_until_it_is_let_go() -> None:
 
 
 def test_the_directory_that_a_log_goes_to_knows_how_far_it_is_cleaned() -> None:
-    made = world()
+    made = cleaning_world()
     log, key = made.log(), ("t", 0)
     fill(log)
     made.clean_all()

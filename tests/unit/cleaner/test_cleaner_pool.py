@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.cleaning import SECRET, CleaningWorld, data_records, put
+from support.cleaning import SECRET, CleaningWorld, cleaning_world, data_records, put
 from support.patience import PATIENCE_S, until
 from tidelog.cleaner.cleaner_pool import AFTER_ABORT_MS, CleanerPool, PoolSettings, Worker
 from tidelog.cleaner.cleaning import Cleaner
@@ -22,8 +22,7 @@ def pool_of(made: CleaningWorld, settings: PoolSettings = SMALL, **arguments: An
 
 
 def world(count: int = 100) -> CleaningWorld:
-    made = CleaningWorld()
-    made.start(segment_bytes=500)
+    made = cleaning_world()
     log = made.log()
     for number in range(count):
         put(log, f"k{number % 5}", str(number))

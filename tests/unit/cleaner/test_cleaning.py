@@ -6,7 +6,7 @@ import errno
 import os
 import struct
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 from support.cleaning import (
@@ -15,6 +15,7 @@ from support.cleaning import (
     Producer,
     aborted_transactions,
     append_marker,
+    cleaning_world,
     committed_records,
     data_records,
     headers,
@@ -32,13 +33,7 @@ from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record, iterate_batches
 from tidelog.storage.exceptions import OutOfOrderSequenceError
 
-
-def world(**settings: Any) -> CleaningWorld:
-    """A started one whose segments hold about a dozen small records each."""
-    own = {name: settings.pop(name) for name in ("map_entries", "buffer_bytes") if name in settings}
-    made = CleaningWorld(**own)
-    made.start(**({"segment_bytes": 1000} | settings))
-    return made
+world = partial(cleaning_world, segment_bytes=1000)  # about a dozen small records each
 
 
 def temporary_files(made: CleaningWorld) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cleaning import DAY_MS, CleaningWorld, Producer, data_records, markers, put
+from support.cleaning import DAY_MS, CleaningWorld, Producer, cleaning_world, data_records, markers, put
 from support.mock_time import START_MS
 from tidelog.broker.cleaning.why import why_log
 from tidelog.cleaner.eligibility import CleaningFacts, SegmentFacts, evaluate
@@ -20,12 +20,6 @@ from tidelog.storage.values import SegmentView
 DELETE = frozenset({"delete"})
 HOUR_MS = 3_600_000
 POLICIES = [find_policy("time"), find_policy("size")]
-
-
-def world(**settings: Any) -> CleaningWorld:
-    made = CleaningWorld()
-    made.start(**({"segment_bytes": 500, "min_cleanable_dirty_ratio": 0.0} | settings))
-    return made
 
 
 def fill(made: CleaningWorld, count: int = 12, **arguments: Any) -> None:
@@ -53,7 +47,7 @@ def advance_to(made: CleaningWorld, time_ms: int) -> None:
 
 
 def test_younger_than_min_compaction_lag() -> None:
-    made = world(min_compaction_lag_ms=HOUR_MS)
+    made = cleaning_world(min_compaction_lag_ms=HOUR_MS)
     fill(made)
     first = hold(made, "min.compaction.lag.ms")
     assert (first.setting, first.value, first.until_ms) == ("min.compaction.lag.ms", HOUR_MS, START_MS + HOUR_MS)
@@ -64,7 +58,7 @@ def test_younger_than_min_compaction_lag() -> None:
 
 
 def test_an_old_segment_behind_a_young_one_waits_for_that() -> None:
-    made = world(min_compaction_lag_ms=HOUR_MS)
+    made = cleaning_world(min_compaction_lag_ms=HOUR_MS)
     fill(made, timestamp=START_MS + 5000)
     fill(made, timestamp=START_MS - DAY_MS)
     closed = [one for one in reasons(made) if one.section == "dirty"]
@@ -76,7 +70,7 @@ def test_an_old_segment_behind_a_young_one_waits_for_that() -> None:
 
 
 def test_below_the_ratio_until_max_compaction_lag() -> None:
-    made = world(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=HOUR_MS, segment_ms=DAY_MS)
+    made = cleaning_world(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=HOUR_MS, segment_ms=DAY_MS)
     fill(made)
     low = hold(made, "min.cleanable.dirty.ratio")
     assert (low.value, low.facts["dirtyRatio"]) == (1.0, 1.0)
@@ -88,7 +82,7 @@ def test_below_the_ratio_until_max_compaction_lag() -> None:
 
 
 def test_a_deletion_mark_until_its_horizon() -> None:
-    made = world(delete_retention_ms=HOUR_MS)
+    made = cleaning_world(delete_retention_ms=HOUR_MS)
     put(made.log(), "gone", None)
     fill(made)
     made.clean_all()
@@ -104,7 +98,7 @@ def test_a_deletion_mark_until_its_horizon() -> None:
 
 
 def test_uncleanable_until_the_next_try() -> None:
-    made = world()
+    made = cleaning_world()
     fill(made)
     made.fake.fail_at(1, OSError(5, "disk"))
     while made.clean_once() is None and not made.cleaners.uncleanable():
@@ -121,7 +115,7 @@ def test_uncleanable_until_the_next_try() -> None:
 
 def test_below_the_ratio_until_a_deletion_mark_is_due() -> None:
     """A horizon in the clean part lets the dirty part be cleaned with it, whatever the ratio says."""
-    made = world(delete_retention_ms=HOUR_MS, min_cleanable_dirty_ratio=0.5)
+    made = cleaning_world(delete_retention_ms=HOUR_MS, min_cleanable_dirty_ratio=0.5)
     put(made.log(), "gone", None)
     for number in range(60):
         put(made.log(), f"k{number}", "x" * 50)
@@ -139,7 +133,7 @@ def test_below_the_ratio_until_a_deletion_mark_is_due() -> None:
 
 def test_a_transaction_marker_until_its_horizon() -> None:
     """The producer has gone on since, or its last batch would stay."""
-    made = world(delete_retention_ms=HOUR_MS)
+    made = cleaning_world(delete_retention_ms=HOUR_MS)
     producer = Producer(7)
     producer.send(made.log(), (b"a", b"1"))
     producer.end(made.log(), commit=False)
@@ -159,7 +153,7 @@ def test_a_transaction_marker_until_its_horizon() -> None:
 
 
 def test_uncleanable_until_the_topics_settings_change() -> None:
-    made = world()
+    made = cleaning_world()
     fill(made)
     made.fake.fail_at(1, OSError(5, "disk"))
     while made.clean_once() is None and not made.cleaners.uncleanable():
@@ -173,7 +167,7 @@ def test_uncleanable_until_the_topics_settings_change() -> None:
 @pytest.mark.parametrize("timestamp", [START_MS - 1000, START_MS + 5000, START_MS + 3 * HOUR_MS])
 def test_active_until_segment_ms(timestamp: int) -> None:
     """A first record from the future says nothing until the clock has passed it: then the file's age counts."""
-    made = world(segment_ms=HOUR_MS, message_timestamp_after_max_ms=DAY_MS)
+    made = cleaning_world(segment_ms=HOUR_MS, message_timestamp_after_max_ms=DAY_MS)
     put(made.log(), "k", "v", timestamp=timestamp)
     active = hold(made, "active")
     assert (active.setting, active.value) == ("segment.ms", HOUR_MS)
@@ -186,7 +180,7 @@ def test_active_until_segment_ms(timestamp: int) -> None:
 
 
 def test_active_until_max_compaction_lag() -> None:
-    made = world(max_compaction_lag_ms=HOUR_MS, segment_ms=DAY_MS)
+    made = cleaning_world(max_compaction_lag_ms=HOUR_MS, segment_ms=DAY_MS)
     put(made.log(), "k", "v")
     active = hold(made, "active")
     assert (active.setting, active.until_ms) == ("max.compaction.lag.ms", START_MS + HOUR_MS + 1)
@@ -197,7 +191,7 @@ def test_active_until_max_compaction_lag() -> None:
 
 
 def test_retention_ms_the_active_segment_included() -> None:
-    made = world(cleanup_policy=DELETE, retention_ms=HOUR_MS)
+    made = cleaning_world(cleanup_policy=DELETE, retention_ms=HOUR_MS)
     fill(made, timestamp=START_MS + 7)
     fill(made, timestamp=START_MS)
     found = reasons(made)
@@ -211,7 +205,7 @@ def test_retention_ms_the_active_segment_included() -> None:
 
 
 def test_retention_by_append_time_whatever_the_records_say() -> None:
-    made = world(cleanup_policy=DELETE, retention_ms=HOUR_MS, deletion_policies=("append-time",))
+    made = cleaning_world(cleanup_policy=DELETE, retention_ms=HOUR_MS, deletion_policies=("append-time",))
     fill(made, timestamp=START_MS - DAY_MS)
     held = hold(made, "retention.ms")
     assert (held.until_ms, dict(held.facts)) == (
@@ -228,7 +222,7 @@ def test_retention_by_append_time_whatever_the_records_say() -> None:
     "settings", [{"min_compaction_lag_ms": 1000}, {"cleanup_policy": DELETE, "retention_ms": 1000}]
 )
 def test_a_date_in_the_future_is_counted_from(settings: dict[str, Any]) -> None:
-    made = world(**settings)
+    made = cleaning_world(**settings)
     fill(made, timestamp=START_MS + 60_000)
     name = "min.compaction.lag.ms" if "min_compaction_lag_ms" in settings else "retention.ms"
     facts = hold(made, name).facts
@@ -238,7 +232,7 @@ def test_a_date_in_the_future_is_counted_from(settings: dict[str, Any]) -> None:
 
 
 def test_an_empty_log_is_held_by_nothing_but_its_being_active() -> None:
-    made = world(cleanup_policy=DELETE, retention_ms=1000, retention_bytes=100)
+    made = cleaning_world(cleanup_policy=DELETE, retention_ms=1000, retention_bytes=100)
     assert [[h.reason for h in one.holds] for one in reasons(made)] == [["active"]]
 
 
@@ -246,7 +240,7 @@ def test_an_empty_log_is_held_by_nothing_but_its_being_active() -> None:
 
 
 def test_below_the_ratio_until_so_many_bytes_more() -> None:
-    made = world(min_cleanable_dirty_ratio=0.5)
+    made = cleaning_world(min_cleanable_dirty_ratio=0.5)
     for number in range(60):
         put(made.log(), f"k{number}", "x" * 50)
     made.log().roll()
@@ -267,7 +261,7 @@ def test_below_the_ratio_until_so_many_bytes_more() -> None:
 
 
 def test_an_open_transaction_until_it_ends() -> None:
-    made = world()
+    made = cleaning_world()
     fill(made)
     producer = Producer(77)
     first = producer.send(made.log(), (b"t", b"1"))
@@ -284,7 +278,7 @@ def test_an_open_transaction_until_it_ends() -> None:
 
 def test_an_open_transaction_until_its_coordinator_aborts_it() -> None:
     """Whose it is, and when: the coordinator's own word (tests/unit/broker/transactions/test_coordinator.py ends it then)."""
-    made = world()
+    made = cleaning_world()
     producer = Producer(77)
     producer.send(made.log(), (b"t", b"1"))
     fill(made)
@@ -300,7 +294,9 @@ def test_an_open_transaction_until_its_coordinator_aborts_it() -> None:
 
 
 def test_a_pending_sync_until_it_is_done() -> None:
-    made = world(flush_messages=1, cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=0, retention_ms=-1)
+    made = cleaning_world(
+        flush_messages=1, cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=0, retention_ms=-1
+    )
     fill(made)
     made.log().roll()
     assert {h.action for h in reasons(made)[0].holds if h.reason == "high watermark"} == {"clean", "delete"}
@@ -313,7 +309,7 @@ def test_a_pending_sync_until_it_is_done() -> None:
 
 
 def test_a_stopped_cleaner_until_it_is_enabled_and_a_policy_until_it_has_the_word() -> None:
-    made = world(cleanup_policy=DELETE, retention_ms=-1)
+    made = cleaning_world(cleanup_policy=DELETE, retention_ms=-1)
     fill(made)
     assert hold(made, "cleanup.policy").event == "cleanup.policy has compact in it"
     assert made.clean_once() is None
@@ -326,7 +322,7 @@ def test_a_stopped_cleaner_until_it_is_enabled_and_a_policy_until_it_has_the_wor
 
 
 def test_retention_bytes_until_so_many_more() -> None:
-    made = world(cleanup_policy=DELETE, retention_ms=-1, retention_bytes=2000)
+    made = cleaning_world(cleanup_policy=DELETE, retention_ms=-1, retention_bytes=2000)
     fill(made, 20)
     made.log().delete_old_segments()
     base = made.log().segments[0].base_offset
@@ -339,7 +335,7 @@ def test_retention_bytes_until_so_many_more() -> None:
 
 
 def test_settings_that_keep_for_ever() -> None:
-    made = world(cleanup_policy=DELETE, retention_ms=-1)
+    made = cleaning_world(cleanup_policy=DELETE, retention_ms=-1)
     fill(made)
     (first, *_, active) = reasons(made)
     assert [(h.action, h.reason, h.value) for h in first.holds] == [
@@ -352,7 +348,7 @@ def test_settings_that_keep_for_ever() -> None:
 
 
 def test_a_compacted_topic_is_not_deleted_from_and_a_stopped_cleaner_cleans_nothing() -> None:
-    made = world()
+    made = cleaning_world()
     fill(made)
     first = reasons(made, is_cleaner_enabled=False)[0]
     assert [(h.action, h.reason, h.value) for h in first.holds] == [
@@ -362,7 +358,7 @@ def test_a_compacted_topic_is_not_deleted_from_and_a_stopped_cleaner_cleans_noth
 
 
 def test_due_clean_and_empty() -> None:
-    made = world()
+    made = cleaning_world()
     fill(made)
     assert [h.reason for h in reasons(made)[0].holds] == ["due", "cleanup.policy"]
     made.log().roll()
@@ -375,7 +371,7 @@ def test_due_clean_and_empty() -> None:
 
 
 def test_a_policy_that_is_not_there_and_one_of_somebody_else() -> None:
-    made = world(cleanup_policy=DELETE, deletion_policies=("no-such", "time"), retention_ms=-1)
+    made = cleaning_world(cleanup_policy=DELETE, deletion_policies=("no-such", "time"), retention_ms=-1)
     fill(made)
     missing = hold(made, "deletion.policies")
     assert missing.value == "no-such"

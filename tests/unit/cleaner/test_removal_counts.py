@@ -1,14 +1,8 @@
 from __future__ import annotations
 
-from support.cleaning import CleaningWorld, keyed, put
+from support.cleaning import cleaning_world, keyed, put
 from tidelog.cleaner.kernel.results import FilterCounts
 from tidelog.cleaner.removal_counts import RemovalCounts, removed_between, removed_by_pass, removed_by_retention
-
-
-def world(**settings: object) -> CleaningWorld:
-    made = CleaningWorld()
-    made.start(**({"segment_bytes": 300} | settings))
-    return made
 
 
 def test_a_pass_by_cause() -> None:
@@ -22,7 +16,9 @@ def test_a_pass_by_cause() -> None:
 
 
 def test_retention_counts_records_and_not_offsets_where_cleaning_left_gaps() -> None:
-    made = world(cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=0, retention_ms=-1)
+    made = cleaning_world(
+        segment_bytes=300, cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=0, retention_ms=-1
+    )
     for number in range(40):
         put(made.log(), f"k{number % 4}", "x" * 20)
     made.log().roll()
@@ -37,7 +33,9 @@ def test_retention_counts_records_and_not_offsets_where_cleaning_left_gaps() -> 
 
 
 def test_who_names_the_segment_is_the_cause() -> None:
-    made = world(cleanup_policy=frozenset({"delete"}), retention_ms=1000, retention_bytes=-1)
+    made = cleaning_world(
+        segment_bytes=300, cleanup_policy=frozenset({"delete"}), retention_ms=1000, retention_bytes=-1
+    )
     for number in range(30):
         keyed(made.log(), (b"a", b"x" * 20), (b"b", b"%d" % number))
     bases = [segment.base_offset for segment in made.log().segments]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.logs import World
 from support.policies import install_policies
 from tidelog.storage import deletion_policy
 
@@ -20,3 +21,13 @@ def installed_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     yield
     deletion_policy.installed_policy.cache_clear()
     sys.modules.pop("tests_policies", None)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A log manager on a fake file system, started, without a log; it stops with the test if it still runs."""
+    made = World()
+    made.start()
+    yield made
+    if made.running:
+        made.stop()

@@ -27,13 +27,6 @@ from tidelog.storage.segment.names import file_name
 from tidelog.storage.values import AppendOrigin
 
 
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.start()
-    return world
-
-
 def put(log: UnifiedLog, producer: int, *values: str, epoch: int = 0, sequence: int = 0) -> int:
     return append(
         log, *values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, is_transactional=True

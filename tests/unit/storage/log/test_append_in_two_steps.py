@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.logs import SMALL_INDEX, World, append, batch, read_records, values_of
 from support.mock_time import START_MS
@@ -14,14 +12,6 @@ from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.log.unified_log import UnifiedLog
 from tidelog.storage.values import LogAppendInfo
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    made.start()
-    yield made
-    made.stop()
 
 
 def message_set(*values: str, magic: int = 1, codec: Compression = Compression.NONE) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.fake_disk import KeepNone, KeepSomeNames
 from support.fake_filesystem import FakeFileSystem, PowerCut
-from support.logs import ROOT, World, append, batch, read_records, values_of
+from support.logs import ROOT, World, append, batch, read_records, three_segments, values_of
 from support.mock_time import START_MS
 from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.log.unified_log import UnifiedLog
@@ -19,15 +19,7 @@ T = f"{ROOT}/t-0"
 
 @pytest.fixture
 def world() -> World:
-    """Three segments, eight records of ~150 bytes, stopped cleanly."""
-    world = World()
-    world.start(segment_bytes=500, index_interval_bytes=100)
-    log = world.log()
-    for value in "abcdefgh":
-        append(log, value * 80, timestamp=START_MS + ord(value))
-    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
-    world.stop()
-    return world
+    return three_segments()
 
 
 VALUES = [value.encode() * 80 for value in "abcdefgh"]

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 from support.cleaning import CleaningWorld, Producer, put
-from support.logs import ROOT, World, append, read_records, values_of
+from support.logs import ROOT, World, append, read_records, three_segments, values_of
 from support.mock_time import START_MS
 from tidelog.storage.exceptions import StorageError
 from tidelog.storage.inspect.verify import verify
@@ -27,15 +27,7 @@ def path(base: int, suffix: str = ".log") -> str:
 
 @pytest.fixture
 def world() -> World:
-    """Segments at 0, 3 and 6, eight records, stopped cleanly."""
-    world = World()
-    world.start(segment_bytes=500, index_interval_bytes=100)
-    log = world.log()
-    for value in "abcdefgh":
-        append(log, value * 80, timestamp=START_MS + ord(value))
-    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
-    world.stop()
-    return world
+    return three_segments()
 
 
 def flip(world: World, base: int, position: int) -> None:

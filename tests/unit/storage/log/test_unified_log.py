@@ -39,13 +39,6 @@ from tidelog.storage.values import AppendOrigin, LogAppendInfo
 NEVER = 2**63 - 1
 
 
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.start()
-    return world
-
-
 def stored(log: UnifiedLog, offset: int) -> bytes:
     info = log.read(offset, 1)
     assert info.file is not None

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
 
 import pytest
 from support.fake_filesystem import FakeFileSystem
@@ -15,15 +14,6 @@ from tidelog.storage.manager.log_manager import LogManager
 from tidelog.storage.scheduler import ThreadPoolScheduler
 
 DAY = 86_400_000
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    world.start()
-    yield world
-    if world.running:
-        world.stop()
 
 
 def test_the_defaults_are_the_documents() -> None:

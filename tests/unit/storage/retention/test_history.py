@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,15 +17,6 @@ YEAR_2100 = 4_102_444_800_000
 DAY = 86_400_000
 WORK_PER_SEGMENT = 200
 """Steps of `counted_work` for each segment that is deleted: twice what it takes."""
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    world.start()
-    yield world
-    if world.running:
-        world.stop()
 
 
 def test_a_record_from_the_year_2100_is_refused_or_counted(world: World) -> None:
