@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
+from support.certificates import authority_in
 from support.console_client import Browser
 from support.inside import add_scram_user, alter_settings, daemon_of, forget_guesses
 from support.patience import until
@@ -59,9 +60,7 @@ class Secured(NamedTuple):
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("https")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    authority = authority_in(folder)
     (folder / "tokens").write_text(f"prometheus {TOKEN}\n")
     settings = {
         "http.listener": "https://127.0.0.1:0", "listener.name.http.ssl.keystore.location": folder / "server.pem",

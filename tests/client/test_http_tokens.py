@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 import trustme
+from support.certificates import authority_in, write_identity
 from support.inside import daemon_of, forget_guesses
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from tidelog.broker.security.sasl import jwks
@@ -57,16 +58,12 @@ class World(NamedTuple):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("tokens")
-    authority, stranger = trustme.CA(), trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    authority, stranger = authority_in(folder), trustme.CA()
     for issuer, name, file in (
         (authority, "alice", "alice.pem"), (authority, "bob", "bob.pem"), (authority, "Carol", "carol.pem"),
         (stranger, "alice", "stranger.pem"),
     ):  # fmt: skip
-        issuer.issue_cert(f"{name}@example.com", common_name=name).private_key_and_cert_chain_pem.write_to_path(
-            folder / file
-        )
+        write_identity(issuer, folder / file, f"{name}@example.com", common_name=name)
     with KeyServer(key_set(OLD)) as keys:
         settings = {
             "http.listener": "https://127.0.0.1:0", "ssl.keystore.location": folder / "server.pem",

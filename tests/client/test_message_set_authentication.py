@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import trustme
+from support.certificates import authority_in, write_identity
 from support.inside import add_scram_user, daemon_of, in_loop, principals
 from support.message_sets import message_set_address
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
@@ -40,12 +40,8 @@ class Secured(NamedTuple):
 
 def made(tmp_path_factory: pytest.TempPathFactory, **more: str) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
-    authority.issue_cert("c@example.org", common_name="carol").private_key_and_cert_chain_pem.write_to_path(
-        folder / "carol.pem"
-    )
+    authority = authority_in(folder)
+    write_identity(authority, folder / "carol.pem", "c@example.org", common_name="carol")
     settings = {
         "message.set.listeners": "tcp://127.0.0.1:0,tls://127.0.0.1:0",
         "ssl.keystore.location": str(folder / "server.pem"),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 import trustme
+from support.certificates import authority_in, write_identity
 from support.inside import add_scram_user
 from tidelog.pipeline.exceptions import AuthenticationError, BrokerUnreachableError
 from tidelog.pipeline.planning.brokers import Brokers
@@ -46,11 +47,9 @@ class Secured(NamedTuple):
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
+    authority = authority_in(folder)
     trustme.CA().cert_pem.write_to_path(folder / "other.pem")
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
-    authority.issue_cert("alice@example.org").private_key_and_cert_chain_pem.write_to_path(folder / "alice.pem")
+    write_identity(authority, folder / "alice.pem", "alice@example.org")
     settings = {
         "listeners": ",".join(f"{name}://127.0.0.1:0" for name in ("PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT")),
         "ssl.keystore.location": folder / "server.pem",

@@ -15,6 +15,7 @@ import pytest
 import trustme
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
+from support.certificates import authority_in, write_identity
 from support.inside import add_scram_user, alter_settings, daemon_of, in_loop, principals
 from support.patience import until
 from support.wire_client import request_frame
@@ -52,11 +53,8 @@ class Secured(NamedTuple):
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
-    alice = authority.issue_cert("alice@example.org", common_name="alice")
-    alice.private_key_and_cert_chain_pem.write_to_path(folder / "alice.pem")
+    authority = authority_in(folder)
+    write_identity(authority, folder / "alice.pem", "alice@example.org", common_name="alice")
     settings = {
         "listeners": ",".join(
             f"{name}://127.0.0.1:0" for name in ("PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT", "SHORT")

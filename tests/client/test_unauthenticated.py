@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
+from support.certificates import authority_in, write_identity
 from support.inside import add_scram_user, daemon_of
 from support.logs import batch
 from support.message_sets import message_set_address
@@ -80,11 +81,8 @@ class World(NamedTuple):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("unauthenticated")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
-    stranger = trustme.CA().issue_cert("alice@example.org", common_name="alice")
-    stranger.private_key_and_cert_chain_pem.write_to_path(folder / "stranger.pem")
+    authority_in(folder)
+    write_identity(trustme.CA(), folder / "stranger.pem", "alice@example.org", common_name="alice")
     settings = {
         "listeners": ",".join(f"{name}://127.0.0.1:0" for name in ("PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT")),
         "message.set.listeners": "tcp://127.0.0.1:0",

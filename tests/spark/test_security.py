@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
+from support.certificates import authority_in
 from support.inside import add_scram_user
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from tidelog.testing import Broker
@@ -24,9 +24,7 @@ def login(password: str) -> str:
 @pytest.fixture(scope="module")
 def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     folder = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    authority_in(folder)
     (folder / "keys.json").write_bytes(key_set(public_jwk(private_key())))
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
