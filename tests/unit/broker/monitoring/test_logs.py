@@ -19,6 +19,7 @@ from tidelog.broker.monitoring.logs import (
 )
 from tidelog.broker.monitoring.partitions import offset_metrics, retention_metrics, seen
 from tidelog.broker.runtime.metric_family import Family, families_of, families_of_each
+from tidelog.config.log_config import LogConfig
 from tidelog.storage.io.disk_space import DiskSpace
 
 YEAR_2100 = 4_102_444_800_000
@@ -77,6 +78,17 @@ async def test_a_slow_directory_is_told_by_its_path(monkeypatch: pytest.MonkeyPa
     await disks.drain()
     await waiting
     disks.stop()
+
+
+def test_logs_are_counted_by_what_an_answer_to_a_produce_says_of_the_disk() -> None:
+    world = World()
+    world.start()
+    logs = [world.log(topic) for topic in ("t", "u", "v")]
+    for log in logs[1:]:
+        log.update_config(LogConfig(flush_messages=1))
+    told = rows(families_of(sum_metrics(), All(logs, world.time.milliseconds())))
+    assert told["tidelog_logs"] == [(("page cache",), 1), (("interval",), 0), (("ack after sync",), 2)]
+    world.stop()
 
 
 def test_sums_and_offsets() -> None:
