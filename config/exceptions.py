@@ -15,3 +15,6 @@ class ConfigError(ValueError):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problems,), vars(self)  # by default it would be made of its text

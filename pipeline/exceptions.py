@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..protocol.errors import unpickled
+
 
 class PipelineError(Exception):
     """Base of the pipeline's exceptions."""
@@ -46,3 +48,6 @@ class BrokerError(PipelineError):
         super().__init__(message)
         self.code = code
         self.retriable = retriable
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return unpickled, (type(self), self.args), vars(self)

@@ -7,6 +7,7 @@ protocol has a field for it, so it says what happened, not what to do inside the
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeVar
 
 
 class ErrorCode(IntEnum):
@@ -159,6 +160,15 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, True, "there are too many share sessions"
 
 
+ErrorT = TypeVar("ErrorT", bound=Exception)
+
+
+def unpickled(kind: type[ErrorT], args: tuple[object, ...]) -> ErrorT:
+    """Make an exception again without `__init__`: for the `__reduce__` of a class whose `__init__` takes other arguments than
+    what `args` has, which are all that an exception is pickled with by default."""
+    return kind.__new__(kind, *args)
+
+
 class ProtocolError(Exception):
     """An error that is answered with an error code. `message` goes to the client; without one, the code's text does."""
 
@@ -166,6 +176,9 @@ class ProtocolError(Exception):
         super().__init__(message or code.text)
         self.code = code
         self.message = message or code.text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return unpickled, (type(self), self.args), vars(self)
 
 
 class ManyElements(Exception):

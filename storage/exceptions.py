@@ -60,6 +60,9 @@ class DataDirectoryError(StorageError):
         self.problem = problem
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.problem, self.remedy), vars(self)  # by default it would be made of its text
+
 
 class DirectoryLockedError(DataDirectoryError):
     """Another process, ours or Apache Kafka's, has the directory open."""

@@ -77,6 +77,9 @@ class TlsFailedError(OSError):
         super().__init__(*error.args)
         self.error = error
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.error,), vars(self)  # by default it would be made of `args`
+
 
 def open_transport(address: Address, settings: ConnectionSettings) -> Transport:
     """A connected socket. OSError, TlsFailedError among them; TlsSettingsError."""

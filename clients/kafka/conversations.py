@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 from ...protocol.client_security import ClientSecurityError
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, unpickled
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -31,6 +31,9 @@ class SaslRefusedError(Exception):
         self.code = code
         self.why = why
         self.offered = offered
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return unpickled, (type(self), self.args), vars(self)
 
 
 class ExchangeFailedError(ClientSecurityError):

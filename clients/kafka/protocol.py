@@ -16,7 +16,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ...protocol.errors import ErrorCode, MalformedRequest
+from ...protocol.errors import ErrorCode, MalformedRequest, unpickled
 from ...protocol.framing import room_for_answer
 from ...protocol.headers import RequestHeader, parse_response_header, request_header_bytes
 from ...protocol.messages.api_versions import ApiVersionsResponse
@@ -54,6 +54,9 @@ class NoCommonVersionError(Exception):
         name = request.API_KEY.name
         super().__init__(f"the broker speaks {there}, and {name} {wanted[0]} to {wanted[1]} is needed")
         self.api_name = name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return unpickled, (type(self), self.args), vars(self)
 
 
 @dataclass(frozen=True, slots=True)
