@@ -6,6 +6,10 @@ from .mutation import Mutation
 
 UNIFIED_LOG = "tests/unit/storage/log/test_unified_log.py"
 BOTH_ENDS = "tests/unit/storage/log/test_both_ends.py"
+APPEND_IN_TWO_STEPS = "tests/unit/storage/log/test_append_in_two_steps.py"
+LOCAL_LOG = "tests/unit/storage/log/test_local_log.py"
+LOG_MANAGER = "tests/unit/storage/manager/test_log_manager.py"
+MOVE = "tests/unit/storage/manager/test_move.py"
 LIVE_TRANSACTIONS = "tests/unit/storage/test_live_transactions.py"
 LOG_LOADER = "tests/unit/storage/log/test_loader.py"
 SEGMENT_SWAP = "tests/unit/storage/segment/test_swap.py"
@@ -21,6 +25,102 @@ MUTATIONS = [
         "            if size >= self._max_message_bytes:\n                self.check_size(size + 1)\n",
         "A batch of exactly max.message.bytes is refused.",
         (f"{UNIFIED_LOG}::test_a_batch_of_exactly_max_message_bytes_is_taken_and_one_more_byte_is_not",),
+    ),
+    Mutation(
+        "log/prepared-by-settings-to-come",
+        "storage/log/unified_log.py",
+        "        self.local.directory.config = config\n",
+        "        self.local.directory.config = self._rules_config = config\n",
+        "What is prepared while changed settings wait for a slow append counts as prepared by them.",
+        (APPEND_IN_TWO_STEPS,),
+    ),
+    Mutation(
+        "log/retention-after-close",
+        "storage/log/retention.py",
+        "        if local.is_closed:  # a stop has told which files there are\n            return []\n",
+        "",
+        "Retention that comes into a clean stop deletes segments that the stop has told of.",
+        (f"{LOG_MANAGER}::test_retention_that_comes_into_a_clean_stop_takes_nothing_from_the_closed_log",),
+    ),
+    Mutation(
+        "log/closed-by-halves",
+        "storage/log/local_log.py",
+        "            with self.lock:\n                self.is_closed = True\n",
+        "",
+        "Background work that comes after a clean stop changes the files of a closed log.",
+        (f"{LOCAL_LOG}::test_background_work_leaves_the_files_of_a_log_that_has_ended_as_they_are",),
+    ),
+    Mutation(
+        "log/checkpoint-after-stop",
+        "storage/manager/log_manager.py",
+        "            directory.end_checkpoints()\n",
+        "            pass\n",
+        "A checkpoint that comes after a stop says that there are no logs.",
+        (f"{LOG_MANAGER}::test_a_checkpoint_that_comes_after_a_stop_is_not_written",),
+    ),
+    Mutation(
+        "log/high-watermark-stays-at-roll",
+        "storage/log/unified_log.py",
+        "        if self._high.offset == base_offset:\n            self._high = self.local.end\n",
+        "",
+        "A fetch of the end of a closed segment waits for more to be added to it.",
+        (BOTH_ENDS,),
+    ),
+    Mutation(
+        "log/deletion-not-durable",
+        "storage/log/local_log.py",
+        "        self.segments.remove(doomed)\n        self.directory_is_dirty = True\n",
+        "        self.segments.remove(doomed)\n",
+        "A power cut brings back a segment that retention has deleted, after a flush or a clean stop.",
+        (BOTH_ENDS,),
+    ),
+    Mutation(
+        "log/deletes-what-was-written-meanwhile",
+        "storage/log/retention.py",
+        "    if last.next_base_offset == local.log_end_offset:\n",
+        "    if last.next_base_offset <= local.log_end_offset:\n",
+        "The active segment goes with a record that was appended while retention decided.",
+        (f"{BOTH_ENDS}::test_an_active_segment_that_is_written_to_while_retention_decides_stays",),
+    ),
+    Mutation(
+        "log/move-lane-of-the-log",
+        "storage/log/unified_log.py",
+        "        self._scheduler = place.scheduler\n",
+        "",
+        "A moved log's flushes wait for its old directory's disk.",
+        (MOVE,),
+    ),
+    Mutation(
+        "log/move-lane-of-the-files",
+        "storage/log/local_log.py",
+        "        self._scheduler = place.scheduler\n",
+        "",
+        "A moved log's deletions wait for its old directory's disk.",
+        (MOVE,),
+    ),
+    Mutation(
+        "log/move-room-asked-for",
+        "storage/log/unified_log.py",
+        "        self._space = place.space\n",
+        "",
+        "A moved log's appends are refused when its old directory is full.",
+        (MOVE,),
+    ),
+    Mutation(
+        "log/move-room-taken",
+        "storage/log/local_log.py",
+        "        self._space, self._pace = place.space, place.pace\n",
+        "        self._pace = place.pace\n",
+        "A moved log's appends count for the room in its old directory.",
+        (MOVE,),
+    ),
+    Mutation(
+        "log/move-pace",
+        "storage/log/local_log.py",
+        "        self._space, self._pace = place.space, place.pace\n",
+        "        self._space = place.space\n",
+        "A moved log's slow writes make its old directory count as slow.",
+        (MOVE,),
     ),
     Mutation(
         "log/stable-below-start",

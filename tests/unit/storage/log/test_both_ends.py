@@ -79,6 +79,36 @@ def test_an_active_segment_that_is_written_to_while_retention_decides_stays(monk
     world.stop()
 
 
+def test_after_a_roll_the_readers_of_the_closed_segment_are_told_that_the_log_goes_on() -> None:
+    """As in Kafka: a fetch that waits for min_bytes is answered with the end of that segment, to which nothing is added."""
+    world = World()
+    world.start()
+    log = world.log()
+    append(log, "a")
+    told = []
+    for _ in range(2):
+        info = log.read(0, 1000)
+        told.append(info.on_older_segment)
+        info.release()
+        log.roll()
+    assert told == [False, True]
+    world.stop()
+
+
+@pytest.mark.parametrize("end", ["flush", "close"])
+def test_a_segment_that_retention_has_deleted_does_not_come_back_once_the_log_is_durable(end: str) -> None:
+    """A power cut would bring its records back above the start of the log, which only the list of segments tells."""
+    world = world_of_six_segments()
+    log = world.log()
+    log.increment_log_start_offset(1)
+    assert len(log.delete_old_segments()) == 1
+    log.flush() if end == "flush" else log.close()
+    left = world.fake.rebuilt(KeepNone())
+    assert not left.exists(f"{ROOT}/t-0/{0:020d}.log")
+    assert left.exists(f"{ROOT}/t-0/{1:020d}.log")
+    world.kill()
+
+
 def world_of_six_segments() -> World:
     """One record of 50 bytes in each."""
     world = World()

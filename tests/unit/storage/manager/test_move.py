@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import itertools
+from collections.abc import Callable
 
 import pytest
 from support.logs import ROOT, World, append, batch, read_records, values_of
-from tidelog.storage.exceptions import KafkaStorageError, MoveCancelledError
+from support.mock_time import Delay, MockScheduler, MockTime
+from tidelog.storage.exceptions import DiskFullError, KafkaStorageError, MoveCancelledError
+from tidelog.storage.io.write_pace import SLOW_S
 from tidelog.storage.manager.move import LogMove, MoveState
 from tidelog.storage.values import AppendOrigin
 
@@ -82,6 +86,58 @@ def test_the_log_goes_on_there(world: World) -> None:
     world.start()
     assert world.log().directory == f"{TWO}/t-0"
     assert world.log().log_end_offset == 12
+
+
+class Lane(MockScheduler):
+    """Takes notes of what is scheduled in it."""
+
+    def __init__(self, time: MockTime) -> None:
+        super().__init__(time)
+        self.names: list[str] = []
+
+    def schedule(self, name: str, task: Callable[[], object], delay_ms: float, period_ms: float | None = None) -> Delay:
+        self.names.append(name)
+        return super().schedule(name, task, delay_ms, period_ms)
+
+
+def test_the_work_on_a_moved_log_is_done_in_the_lane_of_its_new_directory(world: World) -> None:
+    """A disk that hangs holds up its own logs only."""
+    log, move = world.log(), begun(world)
+    move.target.scheduler = lane = Lane(world.time)
+    move.copy(free)
+    move.commit()
+    world.manager.end_move(move)
+    lane.names.clear()
+    log.roll()
+    assert lane.names == ["flush-log"]
+    log.increment_log_start_offset(1)
+    assert len(log.delete_old_segments()) == 1
+    assert lane.names == ["flush-log", "delete-file"]
+
+
+def test_the_appends_of_a_moved_log_count_for_the_room_in_its_new_directory(world: World) -> None:
+    log = world.log()
+    committed(world)
+    spaces = dict(world.manager.spaces)
+    left, size = {path: space.left for path, space in spaces.items()}, log.size
+    append(log, b"." * 100)
+    assert {path: before - spaces[path].left for path, before in left.items()} == {ONE: 0, TWO: log.size - size}
+    spaces[ONE].left = 0
+    append(log, b"." * 100)
+    spaces[TWO].left = 0
+    with pytest.raises(DiskFullError):
+        append(log, b"." * 100)
+
+
+def test_the_writes_of_a_moved_log_are_timed_for_its_new_directory(world: World) -> None:
+    """A disk that has become slow is to take this log's appends through its thread, and no others'."""
+    log = world.log()
+    committed(world)
+    paces = dict(world.manager.paces)
+    paces[TWO].clock = itertools.count(step=SLOW_S).__next__
+    append(log, b"." * 100)
+    assert {path: pace.slow_writes for path, pace in paces.items()} == {ONE: 0, TWO: 1}
+    assert log.log_directory.pace is paces[TWO]
 
 
 def test_readers_keep_what_they_have_and_others_find_it_there(world: World) -> None:
