@@ -20,7 +20,6 @@ from ..segment.names import SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
 from ..segment.scan import rebuild_indexes
 from ..segment.swap import SegmentSwap
 from ..values import HeldSegments, LogOffsetMetadata, SegmentView
-from . import reader as log_reader
 from .roll_params import ASK_ALWAYS, RollLimits, RollParams, RollReason, is_due_without_write, roll_limits, roll_reason
 
 if TYPE_CHECKING:
@@ -597,7 +596,7 @@ class LocalLog:
                 if self.flush(end) < end or not self.save_recovery_point():
                     raise KafkaStorageError(f"{self.name}: the recovery point could not be moved to {end}")
                 with self.lock:
-                    self._move_ends_out_of(end)
+                    self.hooks.leave(end)
                 if self.ledger.open(self.extents, self.count):
                     ends = [segment.base_offset for segment in view[first + 1 : after + 1]]
                     extents = [SegmentExtent(s.base_offset, e, s.size) for s, e in zip(old, ends, strict=True)]
@@ -621,12 +620,6 @@ class LocalLog:
             self.ledger.confirm_swap()
             self._scheduler.schedule("delete-file", swap.deletion(), 0)
             return True
-
-    def _move_ends_out_of(self, end: int) -> None:
-        """Tell each end that is a position in a segment below `end` as the start of the segment behind. Under the lock."""
-        self.hooks.leave(end)
-        if self.synced.segment_base_offset < end <= self.synced.offset:
-            self.synced = log_reader.locate(self.segments.view, self.synced.offset)
 
     # --- ledger ---
 
