@@ -42,7 +42,7 @@ class Store:
             raise self.error
 
 
-class World:
+class RuledBroker:
     """A broker with rules; `ask` is one request of `who`."""
 
     def __init__(self, **settings: Any) -> None:
@@ -76,25 +76,25 @@ class World:
 
 
 async def test_rules_are_made_once_and_what_is_wrong_has_its_own_error() -> None:
-    world = World()
-    results = await world.create(
+    ruled = RuledBroker()
+    results = await ruled.create(
         {}, {}, {"principal": "alice"}, {"resource_pattern_type": PatternType.PREFIXED}, {"operation": 0}
     )
     assert [code for code, _ in results] == [0, 0, ErrorCode.INVALID_REQUEST, 0, ErrorCode.INVALID_REQUEST]
     assert "no colon" in (results[2][1] or "")
-    assert [(rule.pattern_type, rule.resource_name) for rule in world.rules()] == [(3, "orders"), (4, "orders")]
-    assert (await world.create({}))[0] == (0, None)
-    assert len(world.rules()) == 2
+    assert [(rule.pattern_type, rule.resource_name) for rule in ruled.rules()] == [(3, "orders"), (4, "orders")]
+    assert (await ruled.create({}))[0] == (0, None)
+    assert len(ruled.rules()) == 2
 
 
 @pytest.mark.parametrize("version", range(4))
 async def test_every_version(version: int) -> None:
-    world = World()
+    ruled = RuledBroker()
     kinds = [{"resource_name": "a"}, {"resource_name": "b", "principal": "User:bob"}]
-    assert await world.create(*kinds, version=version) == [(0, None)] * 2
-    await world.create({"resource_name": "a", "resource_pattern_type": PatternType.PREFIXED})
+    assert await ruled.create(*kinds, version=version) == [(0, None)] * 2
+    await ruled.create({"resource_name": "a", "resource_pattern_type": PatternType.PREFIXED})
     wanted = ANY if version else {key: value for key, value in ANY.items() if key != "pattern_type_filter"}
-    answer = await world.ask(DescribeAclsRequest(**wanted, **NOTHING_NAMED), version)
+    answer = await ruled.ask(DescribeAclsRequest(**wanted, **NOTHING_NAMED), version)
     found = {(one.resource_name, one.pattern_type): [acl.principal for acl in one.acls] for one in answer.resources}
     expected = {("a", 3): ["User:alice"], ("b", 3): ["User:bob"], ("a", 4): ["User:alice"]}
     if not version:
@@ -103,50 +103,50 @@ async def test_every_version(version: int) -> None:
     one = DeleteAclsFilter(**wanted, **{**NOTHING_NAMED, "resource_name_filter": "a"})
     other = DeleteAclsFilter(**wanted, **{**NOTHING_NAMED, "principal_filter": "User:bob"})
     wrong = DeleteAclsFilter(**{**wanted, "operation": 0}, **NOTHING_NAMED)
-    answer = await world.ask(DeleteAclsRequest(filters=[one, wrong, other, one]), version)
+    answer = await ruled.ask(DeleteAclsRequest(filters=[one, wrong, other, one]), version)
     names = [sorted(acl.resource_name for acl in result.matching_acls) for result in answer.filter_results]
     assert names == [["a"] * (2 if version else 1), [], ["b"], ["a"] * (2 if version else 1)]
     codes = [result.error_code for result in answer.filter_results]
     assert codes == [0, ErrorCode.INVALID_REQUEST, 0, 0]
-    assert len(world.rules()) == (0 if version else 1)
+    assert len(ruled.rules()) == (0 if version else 1)
 
 
 async def test_who_may_see_and_who_may_change() -> None:
-    world = World()
+    ruled = RuledBroker()
     cluster = {"resource_type": ResourceType.CLUSTER, "resource_name": "kafka-cluster", "principal": "User:auditor"}
-    await world.create({**cluster, "operation": AclOperation.DESCRIBE})
+    await ruled.create({**cluster, "operation": AclOperation.DESCRIBE})
     describe, refused = DescribeAclsRequest(**ANY, **NOTHING_NAMED), ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     create = CreateAclsRequest(creations=[AclCreation(**CREATION)] * 2)
     delete = DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY, **NOTHING_NAMED)])
-    assert (await world.ask(describe, who="User:auditor")).error_code == 0
-    assert (await world.ask(describe, who="User:alice")).error_code == refused
+    assert (await ruled.ask(describe, who="User:auditor")).error_code == 0
+    assert (await ruled.ask(describe, who="User:alice")).error_code == refused
     for who in ("User:auditor", "User:alice"):
-        assert [result.error_code for result in (await world.ask(create, who=who)).results] == [refused] * 2
-        assert [result.error_code for result in (await world.ask(delete, who=who)).filter_results] == [refused]
-    assert len(world.rules()) == 1
-    await world.create({**cluster, "operation": AclOperation.ALTER})
-    assert [result.error_code for result in (await world.ask(create, who="User:auditor")).results] == [0, 0]
+        assert [result.error_code for result in (await ruled.ask(create, who=who)).results] == [refused] * 2
+        assert [result.error_code for result in (await ruled.ask(delete, who=who)).filter_results] == [refused]
+    assert len(ruled.rules()) == 1
+    await ruled.create({**cluster, "operation": AclOperation.ALTER})
+    assert [result.error_code for result in (await ruled.ask(create, who="User:auditor")).results] == [0, 0]
 
 
 async def test_unknown_numbers_are_no_filter() -> None:
-    answer = await World().ask(DescribeAclsRequest(**{**ANY, "resource_type_filter": 0}, **NOTHING_NAMED))
+    answer = await RuledBroker().ask(DescribeAclsRequest(**{**ANY, "resource_type_filter": 0}, **NOTHING_NAMED))
     assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, "unknown resource type 0")
 
 
 async def test_what_cannot_be_stored() -> None:
-    world = World()
-    await world.create({})
-    world.store.error = KafkaStorageError("/data/metadata.db: disk full")
+    ruled = RuledBroker()
+    await ruled.create({})
+    ruled.store.error = KafkaStorageError("/data/metadata.db: disk full")
     assert (
-        await world.create({"host": "10.0.0.1"}, {"principal": "x"})
+        await ruled.create({"host": "10.0.0.1"}, {"principal": "x"})
         == [(ErrorCode.KAFKA_STORAGE_ERROR, "the disk under the log failed")] * 2
     )
-    answer = await world.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY, **NOTHING_NAMED)]))
+    answer = await ruled.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY, **NOTHING_NAMED)]))
     assert [one.error_code for one in answer.filter_results] == [ErrorCode.KAFKA_STORAGE_ERROR]
-    assert len(world.rules()) == 1
+    assert len(ruled.rules()) == 1
 
 
 async def test_more_rules_than_are_kept() -> None:
-    world = World(max_acl_rules=1)
-    results = await world.create({}, {"host": "10.0.0.1"})
+    ruled = RuledBroker(max_acl_rules=1)
+    results = await ruled.create({}, {"host": "10.0.0.1"})
     assert [code for code, _ in results] == [0, ErrorCode.POLICY_VIOLATION]

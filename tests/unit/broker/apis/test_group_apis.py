@@ -1,5 +1,5 @@
 """The group APIs from wire to wire, in every version: what a request says reaches the coordinator, and what it answers
-can be encoded. (One module for all eleven: they share one world, and each handler is a translation.)"""
+can be encoded. (One module for all eleven: they share one apis, and each handler is a translation.)"""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Partitions:
         return next((name for name, known in TOPICS.items() if known == topic_id), None)
 
 
-class World:
+class GroupApis:
     def __init__(self, **options: Any) -> None:
         self.harness = Groups(**options)
         self.broker = SimpleNamespace(
@@ -106,8 +106,8 @@ class World:
 
 
 @pytest.fixture
-def world():
-    made = World()
+def apis():
+    made = GroupApis()
     yield made
     made.close()
 
@@ -140,20 +140,20 @@ def test_the_versions_are_those_of_kafka_4_3_and_all_before_it():
 
 @pytest.mark.parametrize("version", versions(ApiKey.FIND_COORDINATOR))
 def test_find_coordinator_of_a_group(version):
-    world = World(exists=False)
+    apis = GroupApis(exists=False)
     for _ in range(2):
         request = (
             FindCoordinatorRequest(coordinator_keys=["g", "h"]) if version >= 4 else FindCoordinatorRequest(key="g")
         )
-        answer = world.ask(find_coordinator, request, FindCoordinatorResponse, version)
+        answer = apis.ask(find_coordinator, request, FindCoordinatorResponse, version)
         found = answer.coordinators if version >= 4 else [answer]
         assert [(c.error_code, c.node_id, c.host, c.port) for c in found] == [
             (0, 7, "broker.example", 9092) for _ in found
         ]
         if version >= 4:
             assert [c.key for c in found] == ["g", "h"]
-    assert world.harness.log.made == 1
-    world.close()
+    assert apis.harness.log.made == 1
+    apis.close()
 
 
 @pytest.mark.parametrize("version", range(1, 7))
@@ -164,14 +164,14 @@ def test_find_coordinator_of_a_group(version):
         (9, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_find_coordinator_of_what_is_not_served(world, version, key_type, code):
-    world.broker.features = Features({"share.version": 0})
+def test_find_coordinator_of_what_is_not_served(apis, version, key_type, code):
+    apis.broker.features = Features({"share.version": 0})
     request = FindCoordinatorRequest(key_type=key_type)
     if version >= 4:
         request.coordinator_keys = ["x"]
     else:
         request.key = "x"
-    answer = world.ask(find_coordinator, request, FindCoordinatorResponse, version)
+    answer = apis.ask(find_coordinator, request, FindCoordinatorResponse, version)
     (found,) = answer.coordinators if version >= 4 else [answer]
     assert (found.error_code, found.node_id, found.host, found.port) == (code, -1, "", -1)
     assert found.error_message
@@ -179,40 +179,40 @@ def test_find_coordinator_of_what_is_not_served(world, version, key_type, code):
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_find_coordinator_of_a_transactional_id(version):
-    world = World()
+    apis = GroupApis()
     made = []
 
     async def ensure_topic():
         made.append(1)
-        world.broker.transactions.is_open = True
+        apis.broker.transactions.is_open = True
 
-    world.broker.transactions = SimpleNamespace(is_open=False, ensure_topic=ensure_topic)
+    apis.broker.transactions = SimpleNamespace(is_open=False, ensure_topic=ensure_topic)
     for _ in range(2):
         request = FindCoordinatorRequest(key_type=1, **({"coordinator_keys": ["x"]} if version >= 4 else {"key": "x"}))
-        answer = world.ask(find_coordinator, request, FindCoordinatorResponse, version)
+        answer = apis.ask(find_coordinator, request, FindCoordinatorResponse, version)
         (found,) = answer.coordinators if version >= 4 else [answer]
         assert (found.error_code, found.node_id, found.host, found.port) == (0, 7, "broker.example", 9092)
     assert made == [1]
-    world.close()
+    apis.close()
 
 
 def test_find_coordinator_when_the_topic_cannot_be_made(caplog):
-    world = World(exists=False)
+    apis = GroupApis(exists=False)
 
     async def ensure_topic():
         raise OSError(28, "disk full", "/data/__consumer_offsets-0")
 
-    world.harness.log.ensure_topic = ensure_topic
-    answer = world.ask(find_coordinator, FindCoordinatorRequest(key="g"), FindCoordinatorResponse, 3)
+    apis.harness.log.ensure_topic = ensure_topic
+    answer = apis.ask(find_coordinator, FindCoordinatorRequest(key="g"), FindCoordinatorResponse, 3)
     told = "the disk under the log failed: No space left on device"
     assert (answer.error_code, answer.error_message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, told)
-    world.close()
+    apis.close()
 
 
 # -- the group protocol
 
 
-def join(world, version, member_id="", instance=None):
+def join(apis, version, member_id="", instance=None):
     request = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=10_000,
@@ -223,19 +223,19 @@ def join(world, version, member_id="", instance=None):
     )
     if version >= 5:
         request.group_instance_id = instance
-    return world.ask(join_group, request, JoinGroupResponse, version)
+    return apis.ask(join_group, request, JoinGroupResponse, version)
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
-def test_a_members_life(world, version):
+def test_a_members_life(apis, version):
     """One member through all APIs; each API's version rises with JoinGroup's, as clients' do."""
-    first = join(world, version)
+    first = join(apis, version)
     if version >= 4:
         assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
         assert first.member_id.startswith("client-")
-        first = join(world, version, first.member_id)
-    world.harness.time.advance(3000)
-    joined = world.finish(first, JoinGroupResponse, version)
+        first = join(apis, version, first.member_id)
+    apis.harness.time.advance(3000)
+    joined = apis.finish(first, JoinGroupResponse, version)
     assert (joined.error_code, joined.generation_id, joined.protocol_name) == (0, 1, "range")
     assert joined.protocol_type == ("consumer" if version >= 7 else None)
     assert joined.leader == joined.member_id
@@ -249,17 +249,17 @@ def test_a_members_life(world, version):
         assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"mine")],
     )
     if sync_version >= 5:
-        refused = world.ask(sync_group, request, SyncGroupResponse, 5)
+        refused = apis.ask(sync_group, request, SyncGroupResponse, 5)
         assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         request.protocol_type, request.protocol_name = "consumer", "range"
-    synced = world.ask(sync_group, request, SyncGroupResponse, sync_version)
+    synced = apis.ask(sync_group, request, SyncGroupResponse, sync_version)
     assert (synced.error_code, synced.assignment) == (0, b"mine")
     assert synced.protocol_name == ("range" if sync_version >= 5 else None)
 
     beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
-    assert world.ask(heartbeat, beat, HeartbeatResponse, max(0, min(4, version - 2))).error_code == 0
+    assert apis.ask(heartbeat, beat, HeartbeatResponse, max(0, min(4, version - 2))).error_code == 0
     beat.generation_id = 9
-    answer = world.ask(heartbeat, beat, HeartbeatResponse, max(0, min(4, version - 2)))
+    answer = apis.ask(heartbeat, beat, HeartbeatResponse, max(0, min(4, version - 2)))
     assert answer.error_code == ErrorCode.ILLEGAL_GENERATION
 
     leave_version = max(0, min(5, version - 2))
@@ -269,46 +269,46 @@ def test_a_members_life(world, version):
             bye.members = [MemberIdentity(member_id=joined.member_id)]
         else:
             bye.member_id = joined.member_id
-        left = world.ask(leave_group, bye, LeaveGroupResponse, leave_version)
+        left = apis.ask(leave_group, bye, LeaveGroupResponse, leave_version)
         if leave_version >= 3:
             assert left.error_code == 0
             assert [(m.member_id, m.error_code) for m in left.members] == [(joined.member_id, expected)]
         else:
             assert left.error_code == expected
-    assert world.harness.state("g") == "Empty"
+    assert apis.harness.state("g") == "Empty"
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
-def test_a_refused_join_can_be_encoded(world, version):
-    answer = join(world, version, "nobody")
+def test_a_refused_join_can_be_encoded(apis, version):
+    answer = join(apis, version, "nobody")
     assert (answer.error_code, answer.generation_id, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, -1, "nobody")
     assert answer.protocol_name == (None if version >= 7 else "")
 
 
-def test_static_members_on_the_wire(world):
-    first = join(world, 9, instance="one")
-    world.harness.time.advance(3000)
-    joined = world.finish(first, JoinGroupResponse, 9)
+def test_static_members_on_the_wire(apis):
+    first = join(apis, 9, instance="one")
+    apis.harness.time.advance(3000)
+    joined = apis.finish(first, JoinGroupResponse, 9)
     assert joined.member_id == "one-id1"
     assert joined.members[0].group_instance_id == "one"
     request = SyncGroupRequest(
         group_id="g", generation_id=1, member_id="one-id1", protocol_type="consumer", protocol_name="range"
     )
     request.group_instance_id = "one"
-    assert world.ask(sync_group, request, SyncGroupResponse, 5).error_code == 0
-    again = join(world, 9, instance="one")
+    assert apis.ask(sync_group, request, SyncGroupResponse, 5).error_code == 0
+    again = join(apis, 9, instance="one")
     assert (again.error_code, again.skip_assignment) == (0, True)
     beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="one-id1", group_instance_id="one")
-    assert world.ask(heartbeat, beat, HeartbeatResponse, 4).error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert apis.ask(heartbeat, beat, HeartbeatResponse, 4).error_code == ErrorCode.FENCED_INSTANCE_ID
     bye = LeaveGroupRequest(group_id="g", members=[MemberIdentity(group_instance_id="one")])
-    (left,) = world.ask(leave_group, bye, LeaveGroupResponse, 5).members
+    (left,) = apis.ask(leave_group, bye, LeaveGroupResponse, 5).members
     assert (left.error_code, left.group_instance_id) == (0, "one")
 
 
 # -- offsets
 
 
-def commit(world, version, *offsets, **fields):
+def commit(apis, version, *offsets, **fields):
     topics = []
     for topic, partition, offset in offsets:
         entry = OffsetCommitRequestTopic(
@@ -325,7 +325,7 @@ def commit(world, version, *offsets, **fields):
         else:
             entry.name = topic
         topics.append(entry)
-    answer = world.ask(
+    answer = apis.ask(
         offset_commit, OffsetCommitRequest(group_id="g", topics=topics, **fields), OffsetCommitResponse, version
     )
     if not isinstance(answer, OffsetCommitResponse):
@@ -336,7 +336,7 @@ def commit(world, version, *offsets, **fields):
     return [partition.error_code for topic in answer.topics for partition in topic.partitions]
 
 
-def fetch(world, version, topics=("t", "u", "x")):
+def fetch(apis, version, topics=("t", "u", "x")):
     """{(topic, partition): (offset, epoch, metadata, error)}"""
     by_id = {topic_id: name for name, topic_id in TOPICS.items()} | {b"x" * 16: "x"}
     if version >= 8:
@@ -352,7 +352,7 @@ def fetch(world, version, topics=("t", "u", "x")):
     else:
         wanted = None if topics is None else [OffsetFetchRequestTopic(name=t, partition_indexes=[0, 1]) for t in topics]
         request = OffsetFetchRequest(group_id="g", topics=wanted)
-    answer = world.ask(offset_fetch, request, OffsetFetchResponse, version)
+    answer = apis.ask(offset_fetch, request, OffsetFetchResponse, version)
     if version >= 8:
         (answer,) = answer.groups
         assert answer.group_id == "g"
@@ -369,12 +369,12 @@ def fetch(world, version, topics=("t", "u", "x")):
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
-def test_offset_commit(world, version):
+def test_offset_commit(apis, version):
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    codes = commit(world, version, ("t", 0, 5), ("t", 2, 6), ("x", 0, 7), ("u", 1, 8))
+    codes = commit(apis, version, ("t", 0, 5), ("t", 2, 6), ("x", 0, 7), ("u", 1, 8))
     assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown, 0]
     epoch = 4 if version >= 6 else -1
-    assert fetch(world, 9)[1] == {
+    assert fetch(apis, 9)[1] == {
         ("t", 0): (5, epoch, "at 5", 0),
         ("t", 1): (-1, -1, "", 0),
         ("u", 0): (-1, -1, "", 0),
@@ -385,8 +385,8 @@ def test_offset_commit(world, version):
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
-def test_offset_commit_to_a_group_that_is_not_there(world, version):
-    codes = commit(world, version, ("t", 0, 5), ("t", 2, 5), generation_id_or_member_epoch=3, member_id="m")
+def test_offset_commit_to_a_group_that_is_not_there(apis, version):
+    codes = commit(apis, version, ("t", 0, 5), ("t", 2, 5), generation_id_or_member_epoch=3, member_id="m")
     if version == 0:  # made for ZooKeeper: it knows no generations, and says of no group that it is not there
         assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         return
@@ -394,25 +394,25 @@ def test_offset_commit_to_a_group_that_is_not_there(world, version):
     assert codes == [expected, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_offset_commit_of_unknown_topics_only_makes_no_group(world):
-    assert commit(world, 9, ("x", 0, 5)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert world.harness.groups.group_count == 0
+def test_offset_commit_of_unknown_topics_only_makes_no_group(apis):
+    assert commit(apis, 9, ("x", 0, 5)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert apis.harness.groups.group_count == 0
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_offset_commit_with_a_retention_time(world, version):
-    assert commit(world, version, ("t", 0, 5), retention_time_ms=1000) == [0]
-    world.harness.time.advance(600_000)
-    assert fetch(world, 9)[1]["t", 0][0] == -1
+def test_offset_commit_with_a_retention_time(apis, version):
+    assert commit(apis, version, ("t", 0, 5), retention_time_ms=1000) == [0]
+    apis.harness.time.advance(600_000)
+    assert fetch(apis, 9)[1]["t", 0][0] == -1
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
-def test_offset_fetch(world, version):
-    commit(world, 9, ("t", 0, 5), ("u", 1, 8))
+def test_offset_fetch(apis, version):
+    commit(apis, 9, ("t", 0, 5), ("u", 1, 8))
     epoch = 4 if version >= 5 else -1
     none = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version == 0 else 0  # as ZooKeeper's offsets were answered
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else none
-    assert fetch(world, version) == (
+    assert fetch(apis, version) == (
         0,
         {
             ("t", 0): (5, epoch, "at 5", 0),
@@ -424,53 +424,53 @@ def test_offset_fetch(world, version):
         },
     )
     if version >= 2:
-        assert fetch(world, version, None) == (0, {("t", 0): (5, epoch, "at 5", 0), ("u", 1): (8, epoch, "at 8", 0)})
+        assert fetch(apis, version, None) == (0, {("t", 0): (5, epoch, "at 5", 0), ("u", 1): (8, epoch, "at 8", 0)})
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
 def test_offset_fetch_while_loading(version):
-    world = World(load=False)
+    apis = GroupApis(load=False)
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if version <= 1:
-        assert fetch(world, version, ("t",)) == (0, {("t", 0): (-1, -1, "", error), ("t", 1): (-1, -1, "", error)})
+        assert fetch(apis, version, ("t",)) == (0, {("t", 0): (-1, -1, "", error), ("t", 1): (-1, -1, "", error)})
     else:
-        assert fetch(world, version) == (error, {})
-    world.close()
+        assert fetch(apis, version) == (error, {})
+    apis.close()
 
 
-def test_an_offset_of_a_topic_that_was_made_anew_does_not_count(world):
-    commit(world, 9, ("t", 0, 5))
+def test_an_offset_of_a_topic_that_was_made_anew_does_not_count(apis):
+    commit(apis, 9, ("t", 0, 5))
     TOPICS["t"], old = b"T" * 16, TOPICS["t"]
     try:
-        assert fetch(world, 10, ("t",))[1]["t", 0][0] == -1
+        assert fetch(apis, 10, ("t",))[1]["t", 0][0] == -1
     finally:
         TOPICS["t"] = old
 
 
-def test_offset_fetch_of_several_groups(world):
-    commit(world, 9, ("t", 0, 5))
+def test_offset_fetch_of_several_groups(apis):
+    commit(apis, 9, ("t", 0, 5))
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=g, topics=None) for g in ("g", "h")])
-    answer = world.ask(offset_fetch, request, OffsetFetchResponse, 9)
+    answer = apis.ask(offset_fetch, request, OffsetFetchResponse, 9)
     assert [(group.group_id, len(group.topics)) for group in answer.groups] == [("g", 1), ("h", 0)]
 
 
-def test_answers_that_wait_for_durability(world):
-    commit(world, 9, ("t", 0, 4), ("u", 0, 4))
-    world.harness.log.durable = False
-    committing = commit(world, 9, ("t", 0, 5), ("t", 2, 5))
+def test_answers_that_wait_for_durability(apis):
+    commit(apis, 9, ("t", 0, 4), ("u", 0, 4))
+    apis.harness.log.durable = False
+    committing = commit(apis, 9, ("t", 0, 5), ("t", 2, 5))
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-    fetching = world.ask(offset_fetch, request, OffsetFetchResponse, 9)
-    world.harness.log.sync()
-    committed = world.finish(committing, OffsetCommitResponse, 9)
+    fetching = apis.ask(offset_fetch, request, OffsetFetchResponse, 9)
+    apis.harness.log.sync()
+    committed = apis.finish(committing, OffsetCommitResponse, 9)
     assert [p.error_code for t in committed.topics for p in t.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    (group,) = world.finish(fetching, OffsetFetchResponse, 9).groups
+    (group,) = apis.finish(fetching, OffsetFetchResponse, 9).groups
     assert group.topics[0].partitions[0].committed_offset == 5
-    deleting = world.ask(offset_delete, delete_request("t", 0, 1), OffsetDeleteResponse, 0)
-    world.harness.log.sync()
-    assert world.finish(deleting, OffsetDeleteResponse, 0).error_code == 0
-    removing = world.ask(delete_groups, DeleteGroupsRequest(groups_names=["g"]), DeleteGroupsResponse, 2)
-    world.harness.log.sync()
-    assert world.finish(removing, DeleteGroupsResponse, 2).results[0].error_code == 0
+    deleting = apis.ask(offset_delete, delete_request("t", 0, 1), OffsetDeleteResponse, 0)
+    apis.harness.log.sync()
+    assert apis.finish(deleting, OffsetDeleteResponse, 0).error_code == 0
+    removing = apis.ask(delete_groups, DeleteGroupsRequest(groups_names=["g"]), DeleteGroupsResponse, 2)
+    apis.harness.log.sync()
+    assert apis.finish(removing, DeleteGroupsResponse, 2).results[0].error_code == 0
 
 
 def delete_request(topic, *partitions):
@@ -484,50 +484,50 @@ def delete_request(topic, *partitions):
     )
 
 
-def test_offset_delete(world):
-    missing = world.ask(offset_delete, delete_request("t", 0), OffsetDeleteResponse, 0)
+def test_offset_delete(apis):
+    missing = apis.ask(offset_delete, delete_request("t", 0), OffsetDeleteResponse, 0)
     assert (missing.error_code, list(missing.topics)) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
-    commit(world, 9, ("t", 0, 5), ("t", 1, 6))
-    answer = world.ask(offset_delete, delete_request("t", 0, 2), OffsetDeleteResponse, 0)
+    commit(apis, 9, ("t", 0, 5), ("t", 1, 6))
+    answer = apis.ask(offset_delete, delete_request("t", 0, 2), OffsetDeleteResponse, 0)
     (topic,) = answer.topics
     assert [(p.partition_index, p.error_code) for p in topic.partitions] == [
         (0, 0),
         (2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
-    assert fetch(world, 9, None)[1] == {("t", 1): (6, 4, "at 6", 0)}
+    assert fetch(apis, 9, None)[1] == {("t", 1): (6, 4, "at 6", 0)}
 
 
 # -- administration
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LIST_GROUPS))
-def test_list_groups(world, version):
-    commit(world, 9, ("t", 0, 5))
-    world.harness.stable("alice", group_id="busy")
-    answer = world.ask(list_groups, ListGroupsRequest(), ListGroupsResponse, version)
+def test_list_groups(apis, version):
+    commit(apis, 9, ("t", 0, 5))
+    apis.harness.stable("alice", group_id="busy")
+    answer = apis.ask(list_groups, ListGroupsRequest(), ListGroupsResponse, version)
     seen = sorted((g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups)
     expected = [("busy", "consumer", "Stable", "classic"), ("g", "", "Empty", "classic")]
     keep_state, keep_type = version >= 4, version >= 5
     assert seen == [(g, p, s if keep_state else "", t if keep_type else "") for g, p, s, t in expected]
     if version >= 4:
-        answer = world.ask(list_groups, ListGroupsRequest(states_filter=["Empty"]), ListGroupsResponse, version)
+        answer = apis.ask(list_groups, ListGroupsRequest(states_filter=["Empty"]), ListGroupsResponse, version)
         assert [g.group_id for g in answer.groups] == ["g"]
     if version >= 5:
-        answer = world.ask(list_groups, ListGroupsRequest(types_filter=["consumer"]), ListGroupsResponse, version)
+        answer = apis.ask(list_groups, ListGroupsRequest(types_filter=["consumer"]), ListGroupsResponse, version)
         assert list(answer.groups) == []
 
 
 def test_list_groups_while_loading():
-    world = World(load=False)
-    answer = world.ask(list_groups, ListGroupsRequest(), ListGroupsResponse, 5)
+    apis = GroupApis(load=False)
+    answer = apis.ask(list_groups, ListGroupsRequest(), ListGroupsResponse, 5)
     assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    world.close()
+    apis.close()
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_GROUPS))
-def test_describe_groups(world, version):
-    world.harness.stable("alice", group_id="busy", group_instance_id="one")
-    answer = world.ask(describe_groups, DescribeGroupsRequest(groups=["busy", "none"]), DescribeGroupsResponse, version)
+def test_describe_groups(apis, version):
+    apis.harness.stable("alice", group_id="busy", group_instance_id="one")
+    answer = apis.ask(describe_groups, DescribeGroupsRequest(groups=["busy", "none"]), DescribeGroupsResponse, version)
     busy, none = answer.groups
     assert (busy.error_code, busy.group_state, busy.protocol_type, busy.protocol_data) == (
         0,
@@ -547,19 +547,19 @@ def test_describe_groups(world, version):
 
 
 @pytest.mark.parametrize("version", range(3, 7))
-def test_describe_groups_with_operations(world, version):
-    commit(world, 9, ("t", 0, 5))
+def test_describe_groups_with_operations(apis, version):
+    commit(apis, 9, ("t", 0, 5))
     request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
-    (group,) = world.ask(describe_groups, request, DescribeGroupsResponse, version).groups
+    (group,) = apis.ask(describe_groups, request, DescribeGroupsResponse, version).groups
     assert {bit for bit in range(32) if group.authorized_operations >> bit & 1} == {3, 6, 8, 10, 11}
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DELETE_GROUPS))
-def test_delete_groups(world, version):
-    commit(world, 9, ("t", 0, 5))
-    world.harness.stable("alice", group_id="busy")
+def test_delete_groups(apis, version):
+    commit(apis, 9, ("t", 0, 5))
+    apis.harness.stable("alice", group_id="busy")
     request = DeleteGroupsRequest(groups_names=["g", "busy", "none", "g"])
-    answer = world.ask(delete_groups, request, DeleteGroupsResponse, version)
+    answer = apis.ask(delete_groups, request, DeleteGroupsResponse, version)
     assert [(r.group_id, r.error_code) for r in answer.results] == [
         ("g", 0),
         ("busy", ErrorCode.NON_EMPTY_GROUP),

@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import random
 import struct
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -196,14 +195,6 @@ def either_machine(request: pytest.FixtureRequest, machine: World) -> World:
     if request.param == "slow":
         machine.log().log_directory.pace.note(SLOW_S)
     return machine
-
-
-@pytest.fixture
-def machine() -> Iterator[World]:
-    made = World()
-    made.start()
-    yield made
-    made.stop()
 
 
 def old_set(magic: int, *values: bytes, codec: Compression = Compression.NONE) -> bytes:

@@ -1,5 +1,5 @@
 """The APIs of transactions from wire to wire, in every version: what a request says reaches the coordinator, and what it
-answers can be encoded, with the codes that clients of that version know. (One module for all: they share one world, and
+answers can be encoded, with the codes that clients of that version know. (One module for all: they share one wire_node, and
 each handler is a translation.)"""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tidelog.protocol.schema import decode, encode
 E = ErrorCode
 
 
-class World(Node):
+class WireNode(Node):
     """A node that is asked through the wire."""
 
     def ask(self, handler: Any, request: Any, response: type, version: int) -> Any:
@@ -115,10 +115,10 @@ class World(Node):
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    world.close()
+def wire_node() -> Iterator[WireNode]:
+    wire_node = WireNode()
+    yield wire_node
+    wire_node.close()
 
 
 def stale(producer: Producer) -> Producer:
@@ -126,10 +126,10 @@ def stale(producer: Producer) -> Producer:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_init_producer_id(world: World, version: int) -> None:
+def test_init_producer_id(wire_node: WireNode, version: int) -> None:
     def ask(**fields: Any) -> tuple[int, int, int]:
         request = InitProducerIdRequest(**{"transactional_id": "tx", "transaction_timeout_ms": 60_000, **fields})
-        answer = world.ask(init_producer_id, request, InitProducerIdResponse, version)
+        answer = wire_node.ask(init_producer_id, request, InitProducerIdResponse, version)
         return answer.error_code, answer.producer_id, answer.producer_epoch
 
     assert ask() == (E.NONE, 1, 0)
@@ -144,30 +144,30 @@ def test_init_producer_id(world: World, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_add_partitions(world: World, version: int) -> None:
-    me = world.init()
-    assert world.add_partitions(version, me, ("t", 0), ("u", 0)) == [("t", 0, 0), ("u", 0, 0)]
-    assert world.transactions.describe("tx").client_version == (2 if version >= 4 else 0)
+def test_add_partitions(wire_node: WireNode, version: int) -> None:
+    me = wire_node.init()
+    assert wire_node.add_partitions(version, me, ("t", 0), ("u", 0)) == [("t", 0, 0), ("u", 0, 0)]
+    assert wire_node.transactions.describe("tx").client_version == (2 if version >= 4 else 0)
     fenced = E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH
-    assert world.add_partitions(version, stale(me), ("t", 0)) == [("t", 0, fenced)]
-    assert world.add_partitions(version, me, ("t", 0), ("gone", 0)) == [
+    assert wire_node.add_partitions(version, stale(me), ("t", 0)) == [("t", 0, fenced)]
+    assert wire_node.add_partitions(version, me, ("t", 0), ("gone", 0)) == [
         ("t", 0, E.OPERATION_NOT_ATTEMPTED),
         ("gone", 0, E.UNKNOWN_TOPIC_OR_PARTITION),
     ]
 
 
 @pytest.mark.parametrize(("version", "code"), [(4, E.INVALID_TXN_STATE), (5, E.TRANSACTION_ABORTABLE)])
-def test_verify_partitions(world: World, version: int, code: ErrorCode) -> None:
-    me = world.init()
-    world.add("tx", me, ("t", 0))
-    found = world.add_partitions(version, me, ("t", 0), ("t", 1), verify=True)
+def test_verify_partitions(wire_node: WireNode, version: int, code: ErrorCode) -> None:
+    me = wire_node.init()
+    wire_node.add("tx", me, ("t", 0))
+    found = wire_node.add_partitions(version, me, ("t", 0), ("t", 1), verify=True)
     assert found == [("t", 0, E.NONE), ("t", 1, code)]
-    assert world.transactions.describe("tx").partitions == {("t", 0)}
+    assert wire_node.transactions.describe("tx").partitions == {("t", 0)}
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_add_offsets(world: World, version: int) -> None:
-    me = world.init()
+def test_add_offsets(wire_node: WireNode, version: int) -> None:
+    me = wire_node.init()
 
     def ask(producer: Producer, group: str = "g") -> int:
         request = AddOffsetsToTxnRequest(
@@ -176,59 +176,59 @@ def test_add_offsets(world: World, version: int) -> None:
             producer_epoch=producer.producer_epoch,
             group_id=group,
         )
-        return int(world.ask(add_offsets_to_txn, request, AddOffsetsToTxnResponse, version).error_code)
+        return int(wire_node.ask(add_offsets_to_txn, request, AddOffsetsToTxnResponse, version).error_code)
 
     assert ask(me) == E.NONE
-    assert world.transactions.describe("tx").partitions == {world.groups.partition_of("g")}
+    assert wire_node.transactions.describe("tx").partitions == {wire_node.groups.partition_of("g")}
     assert ask(stale(me)) == (E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH)
     assert ask(me, "") == E.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_offsets_of_a_transaction(world: World, version: int) -> None:
-    me = world.init()
+def test_offsets_of_a_transaction(wire_node: WireNode, version: int) -> None:
+    me = wire_node.init()
     if version < 5:
         refusal = E.TRANSACTION_ABORTABLE if version == 4 else E.INVALID_TXN_STATE
-        assert world.commit(version, me) == refusal, "AddOffsetsToTxn comes first"
-        world.add("tx", me, world.groups.partition_of("g"))
-    assert world.commit(version, me) == E.NONE
-    assert world.offset("g", partition=1, stable=False) == -1
-    assert world.commit(version, stale(me)) == E.INVALID_PRODUCER_EPOCH
+        assert wire_node.commit(version, me) == refusal, "AddOffsetsToTxn comes first"
+        wire_node.add("tx", me, wire_node.groups.partition_of("g"))
+    assert wire_node.commit(version, me) == E.NONE
+    assert wire_node.offset("g", partition=1, stable=False) == -1
+    assert wire_node.commit(version, stale(me)) == E.INVALID_PRODUCER_EPOCH
     if version >= 3:
-        assert world.commit(version, me, generation_id=3, member_id="m") == E.UNKNOWN_MEMBER_ID
-    world.end("tx", me, commit=True, version=2 if version == 5 else 0)
-    assert world.offset("g", partition=1) == 42
+        assert wire_node.commit(version, me, generation_id=3, member_id="m") == E.UNKNOWN_MEMBER_ID
+    wire_node.end("tx", me, commit=True, version=2 if version == 5 else 0)
+    assert wire_node.offset("g", partition=1) == 42
 
 
-def test_offsets_of_partitions_that_are_not_there(world: World) -> None:
-    me = world.init()
+def test_offsets_of_partitions_that_are_not_there(wire_node: WireNode) -> None:
+    me = wire_node.init()
     place = committing.TxnOffsetCommitRequestPartition(partition_index=9, committed_offset=42)
     topics = [committing.TxnOffsetCommitRequestTopic(name="t", partitions=[place])]
     request = committing.TxnOffsetCommitRequest(transactional_id="tx", group_id="g", producer_id=1, topics=topics)
-    answer = world.ask(txn_offset_commit, request, committing.TxnOffsetCommitResponse, 5)
+    answer = wire_node.ask(txn_offset_commit, request, committing.TxnOffsetCommitResponse, 5)
     assert answer.topics[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
-    assert world.state() == "Empty"
-    assert world.commit(5, me, group="") == E.INVALID_GROUP_ID
+    assert wire_node.state() == "Empty"
+    assert wire_node.commit(5, me, group="") == E.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_end(world: World, version: int) -> None:
-    me = world.init()
-    world.produce("tx", me, "t", 0, "a")
-    answer = world.end_txn(version, me)
+def test_end(wire_node: WireNode, version: int) -> None:
+    me = wire_node.init()
+    wire_node.produce("tx", me, "t", 0, "a")
+    answer = wire_node.end_txn(version, me)
     assert answer == ((E.NONE, 1, 1) if version == 5 else (E.NONE, -1, -1))
-    assert world.committed("t") == [b"a"]
-    assert world.end_txn(version, stale(me))[0] == (E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH)
-    assert world.end_txn(version, me, commit=False)[0] == E.INVALID_TXN_STATE
-    assert world.end_txn(version, Producer(77, 0))[0] == E.INVALID_PRODUCER_ID_MAPPING
+    assert wire_node.committed("t") == [b"a"]
+    assert wire_node.end_txn(version, stale(me))[0] == (E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH)
+    assert wire_node.end_txn(version, me, commit=False)[0] == E.INVALID_TXN_STATE
+    assert wire_node.end_txn(version, Producer(77, 0))[0] == E.INVALID_PRODUCER_ID_MAPPING
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_write_markers_ends_what_hangs(world: World, version: int) -> None:
-    me = world.init()
-    world.produce("tx", me, "t", 0, "a")
-    world.commit_offsets("tx", me, "g", ("t", 0, 3))
-    place = world.groups.partition_of("g")
+def test_write_markers_ends_what_hangs(wire_node: WireNode, version: int) -> None:
+    me = wire_node.init()
+    wire_node.produce("tx", me, "t", 0, "a")
+    wire_node.commit_offsets("tx", me, "g", ("t", 0, 3))
+    place = wire_node.groups.partition_of("g")
 
     def ask(epoch: int, coordinator: int = 0) -> list[int]:
         marker = markers.WritableTxnMarker(
@@ -239,7 +239,7 @@ def test_write_markers_ends_what_hangs(world: World, version: int) -> None:
             ],
             transaction_version=2 if version == 2 else 0,
         )  # fmt: skip
-        answer = world.ask(
+        answer = wire_node.ask(
             write_txn_markers,
             markers.WriteTxnMarkersRequest(markers=[marker]),
             markers.WriteTxnMarkersResponse,
@@ -253,20 +253,20 @@ def test_write_markers_ends_what_hangs(world: World, version: int) -> None:
     if version == 2:
         assert ask(0)[0] == E.INVALID_PRODUCER_EPOCH, "in version 2 an end raises the epoch"
     assert ask(1 if version == 2 else 0, coordinator=3) == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION, E.NONE]
-    assert (world.log("t").last_stable_offset, world.committed("t"), world.offset("g")) == (2, [], -1)
+    assert (wire_node.log("t").last_stable_offset, wire_node.committed("t"), wire_node.offset("g")) == (2, [], -1)
     assert ask(5, coordinator=2)[0] == E.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_list(world: World) -> None:
+def test_list(wire_node: WireNode) -> None:
     def ask(version: int = 2, **fields: Any) -> Any:
-        answer = world.ask(list_transactions, ListTransactionsRequest(**fields), ListTransactionsResponse, version)
+        answer = wire_node.ask(list_transactions, ListTransactionsRequest(**fields), ListTransactionsResponse, version)
         return answer.error_code, [
             (found.transactional_id, found.producer_id, found.transaction_state) for found in answer.transaction_states
         ]
 
-    first, _ = world.init("first"), world.init("second")
-    world.produce("first", first, "t", 0, "a")
-    world.time.advance(seconds=3)
+    first, _ = wire_node.init("first"), wire_node.init("second")
+    wire_node.produce("first", first, "t", 0, "a")
+    wire_node.time.advance(seconds=3)
     one, two = ("first", 1, "Ongoing"), ("second", 2, "Empty")
     for version in range(3):
         assert ask(version) == (E.NONE, [one, two])
@@ -277,20 +277,20 @@ def test_list(world: World) -> None:
     assert ask(transactional_id_pattern="irst") == (E.NONE, []), "the whole id"
     assert ask(transactional_id_pattern="") == (E.NONE, [one, two])
     assert ask(transactional_id_pattern="(?=x)") == (E.INVALID_REGULAR_EXPRESSION, [])
-    answer = world.ask(
+    answer = wire_node.ask(
         list_transactions, ListTransactionsRequest(state_filters=["Nope", "Empty"]), ListTransactionsResponse, 0
     )
     assert (answer.unknown_state_filters, len(answer.transaction_states)) == (["Nope"], 1)
-    world.transactions.close()
+    wire_node.transactions.close()
     assert ask() == (E.COORDINATOR_NOT_AVAILABLE, [])
 
 
-def test_describe_transactions(world: World) -> None:
-    me = world.init(timeout_ms=5_000)
-    world.time.advance(seconds=1)
-    world.add("tx", me, ("u", 0), ("t", 1), ("t", 0))
+def test_describe_transactions(wire_node: WireNode) -> None:
+    me = wire_node.init(timeout_ms=5_000)
+    wire_node.time.advance(seconds=1)
+    wire_node.add("tx", me, ("u", 0), ("t", 1), ("t", 0))
     request = DescribeTransactionsRequest(transactional_ids=["tx", "nobody", ""])
-    answer = world.ask(describe_transactions, request, DescribeTransactionsResponse, 0)
+    answer = wire_node.ask(describe_transactions, request, DescribeTransactionsResponse, 0)
     known, nobody, empty = answer.transaction_states
     assert (known.error_code, known.transaction_state, known.transaction_timeout_ms) == (0, "Ongoing", 5_000)
     assert (known.producer_id, known.producer_epoch, known.transaction_start_time_ms) == (1, 0, START_MS + 1_000)
@@ -299,11 +299,11 @@ def test_describe_transactions(world: World) -> None:
     assert empty.error_code == E.INVALID_REQUEST
 
 
-def test_describe_producers(world: World) -> None:
-    me = world.init()
-    world.produce("tx", me, "t", 1, "a", "b")
+def test_describe_producers(wire_node: WireNode) -> None:
+    me = wire_node.init()
+    wire_node.produce("tx", me, "t", 1, "a", "b")
     request = producers.DescribeProducersRequest(topics=[producers.TopicRequest(name="t", partition_indexes=[1, 0, 7])])
-    answer = world.ask(describe_producers, request, producers.DescribeProducersResponse, 0)
+    answer = wire_node.ask(describe_producers, request, producers.DescribeProducersResponse, 0)
     open_one, none, missing = answer.topics[0].partitions
     assert open_one.active_producers == [
         producers.ProducerState(
@@ -313,7 +313,7 @@ def test_describe_producers(world: World) -> None:
     ]  # fmt: skip
     assert (none.error_code, none.active_producers) == (0, [])
     assert missing.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
-    world.end("tx", me, commit=True)
-    answer = world.ask(describe_producers, request, producers.DescribeProducersResponse, 0)
+    wire_node.end("tx", me, commit=True)
+    answer = wire_node.ask(describe_producers, request, producers.DescribeProducersResponse, 0)
     (closed,) = answer.topics[0].partitions[0].active_producers
     assert (closed.producer_epoch, closed.current_txn_start_offset, closed.last_sequence) == (1, -1, -1)

@@ -11,7 +11,7 @@ from tidelog.storage.segment.names import Hole
 
 
 @pytest.fixture
-def world() -> CleaningWorld:
+def cleaned() -> CleaningWorld:
     made = CleaningWorld()
     made.start(segment_bytes=200, min_cleanable_dirty_ratio=0.99)
     for number in range(20):
@@ -23,23 +23,23 @@ def world() -> CleaningWorld:
     return made
 
 
-def answer(world: CleaningWorld) -> dict[str, object]:
+def answer(cleaned: CleaningWorld) -> dict[str, object]:
     return why_topic(
         "t",
-        [world.log()],
-        world.cleaners,
+        [cleaned.log()],
+        cleaned.cleaners,
         is_cleaner_enabled=True,
         cleaner_backoff_ms=15_000,
         retention_check_ms=300_000,
     )
 
 
-def test_each_segment_is_there_with_its_first_reason(world: CleaningWorld) -> None:
-    found = json.loads(json.dumps(answer(world)))
+def test_each_segment_is_there_with_its_first_reason(cleaned: CleaningWorld) -> None:
+    found = json.loads(json.dumps(answer(cleaned)))
     assert (found["topic"], found["cleanerBackoffMs"], found["retentionCheckIntervalMs"]) == ("t", 15_000, 300_000)
     (partition,) = found["partitions"]
     segments = partition["segments"]
-    assert [segment["baseOffset"] for segment in segments] == [one.base_offset for one in world.log().segments]
+    assert [segment["baseOffset"] for segment in segments] == [one.base_offset for one in cleaned.log().segments]
     assert [segment["endOffset"] for segment in segments][-1] == 26
     assert {segment["section"] for segment in segments} == {"clean", "dirty", "active"}
     dirty = next(segment for segment in segments if segment["section"] == "dirty")
@@ -48,15 +48,15 @@ def test_each_segment_is_there_with_its_first_reason(world: CleaningWorld) -> No
     assert dirty["reasons"][0]["facts"]["dirtyRatio"] == partition["dirtyRatio"] == pytest.approx(6 / 26, abs=0.1)
     assert dirty["reasons"][0]["facts"]["dirtyBytes"] == partition["dirtyBytes"]
     assert segments[-1]["reason"] == "active"
-    assert partition["nextMs"] == segments[-1]["untilMs"] == world.time.milliseconds() + 604_800_000 + 1
+    assert partition["nextMs"] == segments[-1]["untilMs"] == cleaned.time.milliseconds() + 604_800_000 + 1
     assert (partition["firstDirtyOffset"], partition["logEndOffset"], partition["inWork"]) == (20, 26, False)
 
 
-def test_what_was_lost_to_damage_is_told(world: CleaningWorld) -> None:
-    (partition,) = answer(world)["partitions"]  # type: ignore[misc,attr-defined]
+def test_what_was_lost_to_damage_is_told(cleaned: CleaningWorld) -> None:
+    (partition,) = answer(cleaned)["partitions"]  # type: ignore[misc,attr-defined]
     assert partition["holes"] == []
-    world.log().local.holes = (Hole(0, 0, 3, 5), Hole(20, 70, 21, 21))
-    found = json.loads(json.dumps(answer(world)))
+    cleaned.log().local.holes = (Hole(0, 0, 3, 5), Hole(20, 70, 21, 21))
+    found = json.loads(json.dumps(answer(cleaned)))
     assert found["partitions"][0]["holes"] == [
         {"firstOffset": 3, "lastOffset": 5},
         {"firstOffset": 21, "lastOffset": 21},
@@ -64,18 +64,18 @@ def test_what_was_lost_to_damage_is_told(world: CleaningWorld) -> None:
     assert "  lost to damage: offsets 3–5, 21–21" in picture(found)
 
 
-def test_an_answer_is_bounded(world: CleaningWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_bounded(cleaned: CleaningWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(why, "MAX_SEGMENTS", 3)
-    (partition,) = answer(world)["partitions"]  # type: ignore[misc,attr-defined]
-    bases = [one.base_offset for one in world.log().segments]
+    (partition,) = answer(cleaned)["partitions"]  # type: ignore[misc,attr-defined]
+    bases = [one.base_offset for one in cleaned.log().segments]
     assert [segment["baseOffset"] for segment in partition["segments"]] == [*bases[:2], bases[-1]]
     assert partition["segmentsOmitted"] == len(bases) - 3
 
 
-def test_a_topic_that_is_not_compacted_has_no_ratio(world: CleaningWorld) -> None:
+def test_a_topic_that_is_not_compacted_has_no_ratio(cleaned: CleaningWorld) -> None:
     from tidelog.config.log_config import LogConfig
 
-    world.log().update_config(LogConfig(segment_bytes=200, segment_index_bytes=4096))
-    partition = why_partition(world.log(), world.cleaners, is_cleaner_enabled=True)
+    cleaned.log().update_config(LogConfig(segment_bytes=200, segment_index_bytes=4096))
+    partition = why_partition(cleaned.log(), cleaned.cleaners, is_cleaner_enabled=True)
     assert (partition["cleanupPolicy"], partition["dirtyRatio"]) == ("delete", None)
     assert partition["segments"][0]["reason"] == partition["segments"][0]["setting"] == "retention.ms"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.logs import TOPIC_ID, World
+from support.logs import TOPIC_ID
 from tidelog.broker.coordinator import internal_topic as coordinator_log
 from tidelog.broker.coordinator.internal_topic import (
     BatchReader,
@@ -32,17 +32,9 @@ from tidelog.storage.values import AppendOrigin
 TOPIC = "__consumer_offsets"
 
 
-@pytest.fixture
-def world():
-    made = World()
-    made.start()
-    yield made
-    made.stop()
-
-
-def make_log(world, **settings):
+def make_log(machine, **settings):
     config = LogConfig(cleanup_policy=frozenset({"compact"}), **settings)
-    return world.manager.get_or_create(TOPIC, 0, TOPIC_ID, config)
+    return machine.manager.get_or_create(TOPIC, 0, TOPIC_ID, config)
 
 
 def append(log, *records, **arguments):
@@ -54,17 +46,17 @@ def replayed(log):
     return [(batch.base_offset, list(batch.records)) for batch in replay_log(log)]
 
 
-def test_a_log_is_replayed_whole(world):
-    log = make_log(world)
+def test_a_log_is_replayed_whole(machine):
+    log = make_log(machine)
     assert replayed(log) == []
     append(log, (b"a", b"1"), (b"b", None))
     append(log, (b"c", b"3"))
     assert replayed(log) == [(0, [(0, b"a", b"1"), (1, b"b", None)]), (2, [(2, b"c", b"3")])]
 
 
-def test_a_log_longer_than_a_chunk_and_than_a_segment(world, monkeypatch):
+def test_a_log_longer_than_a_chunk_and_than_a_segment(machine, monkeypatch):
     monkeypatch.setattr(coordinator_log, "READ_BYTES", 1000)
-    log = make_log(world, segment_bytes=4096)
+    log = make_log(machine, segment_bytes=4096)
     value = bytes(300)
     for number in range(100):
         append(log, (b"%d" % number, value), (b"x", value))
@@ -77,8 +69,8 @@ def test_a_log_longer_than_a_chunk_and_than_a_segment(world, monkeypatch):
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_compressed_batches(world, codec):
-    log = make_log(world)
+def test_compressed_batches(machine, codec):
+    log = make_log(machine)
     append(log, (b"a", b"1" * 1000), (b"b", None), compression=codec)
     assert replayed(log) == [(0, [(0, b"a", b"1" * 1000), (1, b"b", None)])]
 
@@ -171,8 +163,8 @@ def coordinator_on(log, syncer):
     return PartitionCoordinatorLog(TOPIC, partitions, Topics(log))
 
 
-async def test_the_real_one(world, syncer):
-    log = make_log(world)
+async def test_the_real_one(machine, syncer):
+    log = make_log(machine)
     coordinator = coordinator_on(log, syncer)
     assert coordinator.partition_count == 1
     assert coordinator.is_empty(0)
@@ -186,8 +178,8 @@ async def test_the_real_one(world, syncer):
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_it_waits_for_the_sync_that_the_topic_asks_for(world, syncer):
-    log = make_log(world, flush_messages=1)
+async def test_it_waits_for_the_sync_that_the_topic_asks_for(machine, syncer):
+    log = make_log(machine, flush_messages=1)
     coordinator = coordinator_on(log, syncer)
     _, unsynced = coordinator.append(0, [CoordinatorRecord(b"k", b"v")], 77)
     assert unsynced is not None
@@ -234,8 +226,8 @@ def test_what_kafka_before_0_11_left(magic, codec):
     assert [batch.base_offset for batch in BatchReader("test", bytes(bad) + new)][-1] == 5
 
 
-def test_a_log_in_several_formats_is_replayed(world):
-    log = make_log(world)
+def test_a_log_in_several_formats_is_replayed(machine):
+    log = make_log(machine)
     for version in ("0.9.0", "0.10.2", "3.0-IV1"):
         log.update_config(LogConfig(message_format_version=version, segment_index_bytes=4096))
         data = build_legacy_set([Record(0, 5, b"k", version.encode())], magic=0)

@@ -16,13 +16,6 @@ from tidelog.broker.groups.offset_commits import CommitRequest, FetchedGroup, Of
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 
-@pytest.fixture
-def harness():
-    groups = Groups()
-    yield groups
-    groups.close()
-
-
 def commit(harness, group_id, offset=5):
     return harness.groups.commit_offsets(CommitRequest(group_id, [OffsetToCommit("t", 0, offset)]))
 

@@ -28,13 +28,6 @@ DAY = 24 * 3600 * 1000
 ID_A, ID_B = b"a" * 16, b"b" * 16
 
 
-@pytest.fixture
-def harness():
-    groups = Groups()
-    yield groups
-    groups.close()
-
-
 def commit(harness, *offsets, group_id="group", **fields):
     items = [OffsetToCommit(*offset) if isinstance(offset, tuple) else offset for offset in offsets]
     return harness.groups.commit_offsets(CommitRequest(group_id, items, **fields))

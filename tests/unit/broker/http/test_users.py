@@ -36,7 +36,7 @@ TOKEN = "t" * 40
 PEER = "10.0.0.1"
 
 
-class World:
+class KnownUsers:
     """Users alice (admin), bob (reader) and carol (neither), a clock, and how often a password was hashed."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,26 +94,26 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(tmp_path, monkeypatch)
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownUsers:
+    return KnownUsers(tmp_path, monkeypatch)
 
 
 def basic(name: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
 
 
-def test_roles(world: World) -> None:
-    identify = world.users.identify
+def test_roles(known: KnownUsers) -> None:
+    identify = known.users.identify
     assert identify(basic("alice", "alice: pässword"), PEER) == HttpUser("alice", Role.ADMIN)
     assert identify(basic("bob", "bob: pässword"), PEER) == HttpUser("bob", Role.READ)
     assert identify(f"bearer   {TOKEN} ", PEER) == HttpUser("prometheus", Role.READ)
-    assert world.status(basic("carol", "carol: pässword")) == "403 Forbidden"
-    assert world.users.failures.failures == 0
+    assert known.status(basic("carol", "carol: pässword")) == "403 Forbidden"
+    assert known.users.failures.failures == 0
 
 
-def test_everybody_who_is_known(world: World) -> None:
-    world.configure(readers="*")
-    assert world.users.identify(basic("carol", "carol: pässword"), PEER).role == Role.READ
+def test_everybody_who_is_known(known: KnownUsers) -> None:
+    known.configure(readers="*")
+    assert known.users.identify(basic("carol", "carol: pässword"), PEER).role == Role.READ
 
 
 @pytest.mark.parametrize(
@@ -125,45 +125,45 @@ def test_everybody_who_is_known(world: World) -> None:
         f"Bearer \u00a0{TOKEN}", basic("alice", "alice: pässword").replace(" ", " \u00a0"),
     ],
 )  # fmt: skip
-def test_who_is_not_let_in_is_told_late_and_nothing(world: World, authorization: str) -> None:
+def test_who_is_not_let_in_is_told_late_and_nothing(known: KnownUsers, authorization: str) -> None:
     with pytest.raises(NotLetInError) as caught:
-        world.users.identify(authorization, PEER)
+        known.users.identify(authorization, PEER)
     assert caught.value.status == "401 Unauthorized"
     assert str(caught.value) == "The user, the password or the token is wrong."
     assert [name for name, _ in caught.value.headers] == ["WWW-Authenticate"] * 2
     assert caught.value.delay_s == 0.1
-    assert world.users.failures.failures == 1
+    assert known.users.failures.failures == 1
 
 
-def test_who_says_nothing_is_asked_and_not_counted(world: World) -> None:
-    assert world.status(None) == "401 Unauthorized"
-    assert world.users.failures.failures == 0
+def test_who_says_nothing_is_asked_and_not_counted(known: KnownUsers) -> None:
+    assert known.status(None) == "401 Unauthorized"
+    assert known.users.failures.failures == 0
 
 
-def test_a_right_password_is_hashed_once_and_not_for_each_scrape(world: World) -> None:
+def test_a_right_password_is_hashed_once_and_not_for_each_scrape(known: KnownUsers) -> None:
     right = basic("bob", "bob: pässword")
     for _ in range(1000):
-        world.users.identify(right, PEER)
-        world.now += REMEMBERED_S - 1
-    assert (world.checks, world.users.successes) == (1, 1)
-    assert world.status(basic("bob", "wrong")) == "401 Unauthorized"
-    assert world.status(basic("alice", "bob: pässword")) == "401 Unauthorized"
-    world.now += REMEMBERED_S + 1
-    world.users.identify(right, PEER)
-    assert world.checks == 4
+        known.users.identify(right, PEER)
+        known.now += REMEMBERED_S - 1
+    assert (known.checks, known.users.successes) == (1, 1)
+    assert known.status(basic("bob", "wrong")) == "401 Unauthorized"
+    assert known.status(basic("alice", "bob: pässword")) == "401 Unauthorized"
+    known.now += REMEMBERED_S + 1
+    known.users.identify(right, PEER)
+    assert known.checks == 4
 
 
-def test_a_changed_password_holds_at_once(world: World) -> None:
+def test_a_changed_password_holds_at_once(known: KnownUsers) -> None:
     right = basic("bob", "bob: pässword")
-    world.users.identify(right, PEER)
-    world.stored["bob"] = {SCRAM: new_credential(SCRAM, "another", b"salt" * 4)}
-    assert world.status(right) == "401 Unauthorized"
-    del world.stored["bob"]
-    assert world.status(right) == "401 Unauthorized"
-    assert world.status(basic("bob", "another")) == "401 Unauthorized"
+    known.users.identify(right, PEER)
+    known.stored["bob"] = {SCRAM: new_credential(SCRAM, "another", b"salt" * 4)}
+    assert known.status(right) == "401 Unauthorized"
+    del known.stored["bob"]
+    assert known.status(right) == "401 Unauthorized"
+    assert known.status(basic("bob", "another")) == "401 Unauthorized"
 
 
-def test_what_is_remembered_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded(known: KnownUsers, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
 
     def check(credentials: Any, password: str, rounds: Any) -> bool:
@@ -171,55 +171,55 @@ def test_what_is_remembered_is_bounded(world: World, monkeypatch: pytest.MonkeyP
         return True
 
     monkeypatch.setattr(http_users, "check_password", check)
-    world.configure(readers="*")
+    known.configure(readers="*")
     users = [f"u{number}" for number in range(2 * MOST_REMEMBERED)]
     older, newer = users[:MOST_REMEMBERED], users[MOST_REMEMBERED:]
     for asking, expected in ((users, users), (newer, []), (older, older)):
         checked.clear()
         for user in asking:
-            world.users.identify(basic(user, user), PEER)
+            known.users.identify(basic(user, user), PEER)
         assert checked == expected
 
 
-def test_who_fails_too_often_is_not_looked_at_but_who_is_remembered_is(world: World) -> None:
+def test_who_fails_too_often_is_not_looked_at_but_who_is_remembered_is(known: KnownUsers) -> None:
     right, wrong = basic("bob", "bob: pässword"), basic("alice", "wrong")
-    world.users.identify(right, PEER)
+    known.users.identify(right, PEER)
     for _ in range(MOST_FAILURES):
-        assert world.status(wrong) == "401 Unauthorized"
-    checks = world.checks
+        assert known.status(wrong) == "401 Unauthorized"
+    checks = known.checks
     with pytest.raises(NotLetInError) as caught:
-        world.users.identify(basic("alice", "alice: pässword"), PEER)
+        known.users.identify(basic("alice", "alice: pässword"), PEER)
     assert (caught.value.status, caught.value.delay_s) == ("429 Too Many Requests", 0)
     assert dict(caught.value.headers)["Retry-After"] == "60"
-    assert world.checks == checks
-    assert world.users.identify(right, PEER).name == "bob"
-    assert world.users.identify(f"Bearer {TOKEN}", PEER).name == "prometheus"
-    assert world.users.identify(basic("alice", "alice: pässword"), "10.0.0.2").name == "alice"
-    assert world.users.failures.turned_away == 1
+    assert known.checks == checks
+    assert known.users.identify(right, PEER).name == "bob"
+    assert known.users.identify(f"Bearer {TOKEN}", PEER).name == "prometheus"
+    assert known.users.identify(basic("alice", "alice: pässword"), "10.0.0.2").name == "alice"
+    assert known.users.failures.turned_away == 1
 
 
-def test_one_users_failures_keep_no_other_user_of_that_address_out(world: World) -> None:
+def test_one_users_failures_keep_no_other_user_of_that_address_out(known: KnownUsers) -> None:
     for _ in range(2 * MOST_FAILURES):
-        world.status(basic("alice", "wrong"))
-    assert world.users.identify(basic("bob", "bob: pässword"), PEER).name == "bob"
-    assert world.status(f"Bearer {TOKEN}x") == "401 Unauthorized"
+        known.status(basic("alice", "wrong"))
+    assert known.users.identify(basic("bob", "bob: pässword"), PEER).name == "bob"
+    assert known.status(f"Bearer {TOKEN}x") == "401 Unauthorized"
 
 
 @pytest.mark.parametrize("nameless", ["Bearer wrong", "Basic !!!!", "Digest x"])
-def test_what_names_no_user_is_counted_as_one(world: World, nameless: str) -> None:
+def test_what_names_no_user_is_counted_as_one(known: KnownUsers, nameless: str) -> None:
     for _ in range(MOST_FAILURES):
-        assert world.status(nameless) == "401 Unauthorized"
-    assert [world.status(one) for one in ("Bearer other", "Basic", "")] == ["429 Too Many Requests"] * 3
-    assert world.users.identify(basic("bob", "bob: pässword"), PEER).name == "bob"
+        assert known.status(nameless) == "401 Unauthorized"
+    assert [known.status(one) for one in ("Bearer other", "Basic", "")] == ["429 Too Many Requests"] * 3
+    assert known.users.identify(basic("bob", "bob: pässword"), PEER).name == "bob"
 
 
-def test_many_names_turn_all_of_an_address_away(world: World) -> None:
+def test_many_names_turn_all_of_an_address_away(known: KnownUsers) -> None:
     for number in range(MOST_OF_ADDRESS):
-        assert world.status(basic(f"name-{number}", "x")) == "401 Unauthorized"
-    assert world.status(basic("bob", "bob: pässword")) == "429 Too Many Requests"
+        assert known.status(basic(f"name-{number}", "x")) == "401 Unauthorized"
+    assert known.status(basic("bob", "bob: pässword")) == "429 Too Many Requests"
 
 
-def test_a_password_that_is_not_checked_in_time_says_nothing_and_is_not_checked_later(world: World) -> None:
+def test_a_password_that_is_not_checked_in_time_says_nothing_and_is_not_checked_later(known: KnownUsers) -> None:
     """Its turn is given up: what waits for the one thread is bounded by the connections that are there."""
     given: list[Future[bool]] = []
 
@@ -232,15 +232,15 @@ def test_a_password_that_is_not_checked_in_time_says_nothing_and_is_not_checked_
         assert timeout_s == CHECK_TIMEOUT_S
         raise TimeoutError
 
-    world.configure(submit=late)
+    known.configure(submit=late)
     with pytest.raises(NotLetInError) as caught:
-        world.users.identify(basic("bob", "bob: pässword"), PEER, wait=wait)
+        known.users.identify(basic("bob", "bob: pässword"), PEER, wait=wait)
     assert (caught.value.status, dict(caught.value.headers)) == ("503 Service Unavailable", {"Retry-After": "1"})
     assert given[0].cancelled()
-    assert world.users.failures.failures == 0
+    assert known.users.failures.failures == 0
 
 
-def test_a_connection_that_makes_room_takes_its_check_with_it(world: World) -> None:
+def test_a_connection_that_makes_room_takes_its_check_with_it(known: KnownUsers) -> None:
     given: list[Future[bool]] = []
 
     def late(work: Coroutine[Any, Any, bool]) -> Future[bool]:
@@ -251,36 +251,36 @@ def test_a_connection_that_makes_room_takes_its_check_with_it(world: World) -> N
     def wait(future: Future[Any], timeout_s: float) -> Any:
         raise PutOut
 
-    world.configure(submit=late)
+    known.configure(submit=late)
     with pytest.raises(PutOut):
-        world.users.identify(basic("bob", "bob: pässword"), PEER, wait=wait)
+        known.users.identify(basic("bob", "bob: pässword"), PEER, wait=wait)
     assert given[0].cancelled()
 
 
-def test_a_loop_that_has_ended_is_told_as_a_stop(world: World) -> None:
+def test_a_loop_that_has_ended_is_told_as_a_stop(known: KnownUsers) -> None:
     def submit(work: Coroutine[Any, Any, bool]) -> Future[bool]:
         raise RuntimeError("Event loop is closed")
 
-    world.configure(submit=submit)
-    assert world.status(basic("bob", "bob: pässword")) == "503 Service Unavailable"
+    known.configure(submit=submit)
+    assert known.status(basic("bob", "bob: pässword")) == "503 Service Unavailable"
 
 
-def test_before_users_are_read(world: World) -> None:
-    world.is_loading = True
-    assert world.status(basic("alice", "alice: pässword")) == "503 Service Unavailable"
-    assert world.users.identify(f"Bearer {TOKEN}", PEER).name == "prometheus"
+def test_before_users_are_read(known: KnownUsers) -> None:
+    known.is_loading = True
+    assert known.status(basic("alice", "alice: pässword")) == "503 Service Unavailable"
+    assert known.users.identify(f"Bearer {TOKEN}", PEER).name == "prometheus"
 
 
 class Issuer:
     """A key set that is read when a test says so, and users of HTTP who show its tokens."""
 
-    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch, *mechanisms: str) -> None:
+    def __init__(self, known: KnownUsers, monkeypatch: pytest.MonkeyPatch, *mechanisms: str) -> None:
         self.works: list[Callable[[], None]] = []
         self.run: Callable[[Callable[[], None]], object] = self.works.append
         self.sets = [key_set(public_jwk(private_key()))]
-        self.world = world
+        self.world = known
         source: Any = self
-        self.keys = Keys(source, Pauses(3600, 1, 10), lambda: world.now, lambda work: self.run(work))
+        self.keys = Keys(source, Pauses(3600, 1, 10), lambda: known.now, lambda work: self.run(work))
         self.verifier = TokenVerifier(self.keys, TokenRules((AUDIENCE,), ISSUER, "scope", "sub", 0))
         monkeypatch.setattr(http_users, "CHECK_TIMEOUT_S", 0.0)
         self.configure(*mechanisms)
@@ -296,8 +296,8 @@ class Issuer:
 
 
 @pytest.fixture
-def issuer(world: World, monkeypatch: pytest.MonkeyPatch) -> Issuer:
-    made = Issuer(world, monkeypatch, "bearer", "oauthbearer")
+def issuer(known: KnownUsers, monkeypatch: pytest.MonkeyPatch) -> Issuer:
+    made = Issuer(known, monkeypatch, "bearer", "oauthbearer")
     made.keys.read_now()
     return made
 
@@ -360,27 +360,27 @@ def test_who_guesses_with_tokens_is_turned_away_and_who_has_one_is_not(issuer: I
 
 
 def test_before_keys_are_there_nobody_is_told_that_a_token_is_bad(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    known: KnownUsers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    issuer = Issuer(world, monkeypatch, "oauthbearer")
+    issuer = Issuer(known, monkeypatch, "oauthbearer")
     assert issuer.status(token_of()) == "503 Service Unavailable"
     assert issuer.status(token_of()) == "503 Service Unavailable"
     (work,) = issuer.works
     work()
     assert issuer.status(token_of()) == ALICE
-    assert world.users.failures.failures == 0
+    assert known.users.failures.failures == 0
 
 
 def test_while_no_keys_can_be_read_nobody_is_told_that_a_token_is_bad(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    known: KnownUsers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    issuer = Issuer(world, monkeypatch, "oauthbearer")
+    issuer = Issuer(known, monkeypatch, "oauthbearer")
     issuer.sets = [b"no keys"]
     issuer.run = lambda work: work()
     with pytest.raises(NotLetInError, match="No token can be checked yet") as caught:
-        world.users.identify(f"Bearer {token_of()}", PEER)
+        known.users.identify(f"Bearer {token_of()}", PEER)
     assert (caught.value.status, caught.value.headers) == ("503 Service Unavailable", (("Retry-After", "1"),))
-    assert world.users.failures.failures == 0
+    assert known.users.failures.failures == 0
 
 
 def test_a_new_key_is_waited_for_and_old_ones_are_not(issuer: Issuer) -> None:
@@ -395,9 +395,9 @@ def test_a_new_key_is_waited_for_and_old_ones_are_not(issuer: Issuer) -> None:
     assert issuer.world.users.failures.failures == 0
 
 
-def test_a_certificate_says_who_sends_a_request(world: World) -> None:
-    world.configure("basic", "bearer", "certificate", rules="RULE:^CN=([a-z]+),O=us$/$1/")
-    identify = world.users.identify
+def test_a_certificate_says_who_sends_a_request(known: KnownUsers) -> None:
+    known.configure("basic", "bearer", "certificate", rules="RULE:^CN=([a-z]+),O=us$/$1/")
+    identify = known.users.identify
     assert identify(None, PEER, "CN=alice,O=us") == HttpUser("alice", Role.ADMIN, by_certificate=True)
     assert identify(f"Bearer {TOKEN}", PEER, "CN=alice,O=us") == HttpUser("prometheus", Role.READ)
     for subject, text in (("CN=alice,O=them", "names no user"), (None, "Show a client certificate .*, or sign in")):
@@ -406,20 +406,20 @@ def test_a_certificate_says_who_sends_a_request(world: World) -> None:
         assert (caught.value.status, len(caught.value.headers)) == ("401 Unauthorized", 2)
     with pytest.raises(NotLetInError, match="may do nothing here"):
         identify(None, PEER, "CN=carol,O=us")
-    assert world.users.failures.failures == 0
+    assert known.users.failures.failures == 0
     with pytest.raises(NotLetInError, match="is wrong"):  # who says who they are is believed by that alone
         identify(basic("alice", "wrong"), PEER, "CN=alice,O=us")
 
 
-def test_where_certificates_alone_say_who_is_who(world: World) -> None:
-    world.configure("certificate", rules="RULE:^CN=(x*)$/$1/,DEFAULT")
+def test_where_certificates_alone_say_who_is_who(known: KnownUsers) -> None:
+    known.configure("certificate", rules="RULE:^CN=(x*)$/$1/,DEFAULT")
     for authorization, subject in ((None, None), (None, ""), (None, "CN="), ("Basic x", "CN=alice"), ("Bearer x", "a")):
         with pytest.raises(NotLetInError) as caught:
-            world.users.identify(authorization, PEER, subject)
+            known.users.identify(authorization, PEER, subject)
         assert (caught.value.status, caught.value.headers) == ("403 Forbidden", ())
 
 
-def test_a_certificate_is_nobody_where_it_is_not_asked_for(world: World) -> None:
-    world.configure(rules="DEFAULT")
+def test_a_certificate_is_nobody_where_it_is_not_asked_for(known: KnownUsers) -> None:
+    known.configure(rules="DEFAULT")
     with pytest.raises(NotLetInError, match="Sign in"):
-        world.users.identify(None, PEER, "alice")
+        known.users.identify(None, PEER, "alice")

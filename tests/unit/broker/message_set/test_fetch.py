@@ -24,12 +24,11 @@ OUT_OF_RANGE, UNKNOWN, BAD_SIZE, NO_CODEC = 1, 3, 4, 76
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[ListenerWorld]:
+def listening(listening: ListenerWorld) -> ListenerWorld:
     """`t-0` has five batches of two records."""
-    async with listener_world(tmp_path) as made:
-        for _ in range(5):
-            append(made.machine.log(), "a", "b")
-        yield made
+    for _ in range(5):
+        append(listening.machine.log(), "a", "b")
+    return listening
 
 
 @pytest.fixture
@@ -50,39 +49,39 @@ def offsets_in(data: bytes, magic: int | None = None) -> list[int]:
     return found
 
 
-async def fetch(world: ListenerWorld, offset: int, max_size: int, topic: str = "t", partition: int = 0) -> Any:
-    return await world.ask(FETCH, by_hand.fetch(topic, partition, offset, max_size))
+async def fetch(listening: ListenerWorld, offset: int, max_size: int, topic: str = "t", partition: int = 0) -> Any:
+    return await listening.ask(FETCH, by_hand.fetch(topic, partition, offset, max_size))
 
 
-async def test_the_logs_own_bytes_from_the_entry_that_holds_the_offset(world: ListenerWorld) -> None:
-    error, whole = await fetch(world, 0, 1 << 20)
+async def test_the_logs_own_bytes_from_the_entry_that_holds_the_offset(listening: ListenerWorld) -> None:
+    error, whole = await fetch(listening, 0, 1 << 20)
     assert error == 0
-    log = world.machine.log()
+    log = listening.machine.log()
     info = log.read(0, 1 << 20)
     assert info.file is not None
     assert whole == info.file.pread(info.size, info.position)
     info.release()
     assert offsets_in(whole, 2) == list(range(10))
     for offset in range(10):
-        assert await fetch(world, offset, 1 << 20) == (0, whole[offset // 2 * SIZE :])
-    assert world.sends.copy_fetch_bytes == 0
-    assert world.broker.counters.fetched_bytes == world.sends.sendfile_bytes > 0
+        assert await fetch(listening, offset, 1 << 20) == (0, whole[offset // 2 * SIZE :])
+    assert listening.sends.copy_fetch_bytes == 0
+    assert listening.broker.counters.fetched_bytes == listening.sends.sendfile_bytes > 0
 
 
-async def test_the_answer_is_cut_at_the_size_within_an_entry_too(world: ListenerWorld) -> None:
-    _, whole = await fetch(world, 0, 1 << 20)
+async def test_the_answer_is_cut_at_the_size_within_an_entry_too(listening: ListenerWorld) -> None:
+    _, whole = await fetch(listening, 0, 1 << 20)
     for size in (0, 1, 11, 12, 17, SIZE - 1, SIZE, SIZE + 1, 3 * SIZE, 5 * SIZE - 1, 5 * SIZE, 5 * SIZE + 1):
-        assert await fetch(world, 0, size) == (0, whole[:size])
+        assert await fetch(listening, 0, size) == (0, whole[:size])
 
 
-async def test_the_log_end_is_an_empty_set(world: ListenerWorld) -> None:
-    assert await fetch(world, 10, 1000) == (0, b"")
-    assert await fetch(world, 0, 1000, "u") == (0, b"")
-    log = world.machine.log()
+async def test_the_log_end_is_an_empty_set(listening: ListenerWorld) -> None:
+    assert await fetch(listening, 10, 1000) == (0, b"")
+    assert await fetch(listening, 0, 1000, "u") == (0, b"")
+    log = listening.machine.log()
     log.needs_sync = True  # what comes now may be read when it is durable
     append(log, "c")
     assert (log.high_watermark, log.log_end_offset) == (10, 11)
-    assert await fetch(world, 10, 1000) == (0, b""), "what may not be read yet is not there yet"
+    assert await fetch(listening, 10, 1000) == (0, b""), "what may not be read yet is not there yet"
 
 
 @pytest.mark.parametrize(
@@ -99,58 +98,60 @@ async def test_the_log_end_is_an_empty_set(world: ListenerWorld) -> None:
     ],
 )
 async def test_errors(
-    world: ListenerWorld, old: ListenerWorld, offset: int, size: int, topic: str, partition: int, code: int
+    listening: ListenerWorld, old: ListenerWorld, offset: int, size: int, topic: str, partition: int, code: int
 ) -> None:
-    for each in (world, old):
+    for each in (listening, old):
         assert await fetch(each, offset, size, topic, partition) == (code, b"")
         assert each.listener.errors == {("fetch", code): 1}
 
 
-async def test_below_the_log_start_is_out_of_range(world: ListenerWorld) -> None:
-    world.machine.log().increment_log_start_offset(3)
-    assert await fetch(world, 2, 1000) == (OUT_OF_RANGE, b"")
-    error, data = await fetch(world, 3, SIZE)
+async def test_below_the_log_start_is_out_of_range(listening: ListenerWorld) -> None:
+    listening.machine.log().increment_log_start_offset(3)
+    assert await fetch(listening, 2, 1000) == (OUT_OF_RANGE, b"")
+    error, data = await fetch(listening, 3, SIZE)
     assert (error, offsets_in(data)) == (0, [2, 3])
 
 
-async def test_no_answer_is_above_fetch_max_bytes(world: ListenerWorld) -> None:
-    world.broker.fetch_max_bytes = SIZE + 10
-    assert len((await fetch(world, 0, 1 << 20))[1]) == SIZE + 10
+async def test_no_answer_is_above_fetch_max_bytes(listening: ListenerWorld) -> None:
+    listening.broker.fetch_max_bytes = SIZE + 10
+    assert len((await fetch(listening, 0, 1 << 20))[1]) == SIZE + 10
 
 
-async def test_multi_fetch_gives_each_its_own_set(world: ListenerWorld) -> None:
+async def test_multi_fetch_gives_each_its_own_set(listening: ListenerWorld) -> None:
     bodies = [("t", 0, 0, SIZE), ("x", 0, 0, 1), ("t", 0, 10, 99), ("t", 0, 5, 7), ("t", 0, 99, 9), ("t", 0, 4, 999)]
-    error, data = await world.ask(MULTIFETCH, by_hand.many(*(by_hand.fetch(*body) for body in bodies)))
+    error, data = await listening.ask(MULTIFETCH, by_hand.many(*(by_hand.fetch(*body) for body in bodies)))
     assert error == 0
     single = b""
     for topic, partition, offset, size in bodies:
-        one, messages = await fetch(world, offset, size, topic, partition)
+        one, messages = await fetch(listening, offset, size, topic, partition)
         single += struct.pack(">ih", 2 + len(messages), one) + messages
     assert data == single
-    assert await world.ask(MULTIFETCH, by_hand.many()) == (0, b"")
+    assert await listening.ask(MULTIFETCH, by_hand.many()) == (0, b"")
 
 
 async def test_a_multi_fetch_never_says_more_than_its_total_can(
-    world: ListenerWorld, monkeypatch: pytest.MonkeyPatch
+    listening: ListenerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message_set_fetch, "MAX_TOTAL", 6 + 3 * 50)
-    error, data = await world.ask(MULTIFETCH, by_hand.many(*[by_hand.fetch("t", 0, 0, 1 << 30)] * 3))
+    error, data = await listening.ask(MULTIFETCH, by_hand.many(*[by_hand.fetch("t", 0, 0, 1 << 30)] * 3))
     assert error == 0
     assert len(data) == 3 * 50
     for position in (0, 50, 100):
         assert struct.unpack_from(">ih", data, position) == (46, 0)
 
 
-async def test_what_might_block_is_looked_up_in_the_pool(world: ListenerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    partition = world.broker.partitions.get("t", 0)
+async def test_what_might_block_is_looked_up_in_the_pool(
+    listening: ListenerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = listening.broker.partitions.get("t", 0)
     warmed: list[int] = []
     monkeypatch.setattr(type(partition), "is_warm", lambda self, offset: False)
     monkeypatch.setattr(type(partition), "warm", lambda self, offset: warmed.append(offset))
-    pending = world.start(by_hand.request(FETCH, by_hand.fetch("t", 0, 4, SIZE)))
+    pending = listening.start(by_hand.request(FETCH, by_hand.fetch("t", 0, 4, SIZE)))
     assert asyncio.iscoroutine(pending)
-    error, data = world.taken(await pending)
+    error, data = listening.taken(await pending)
     assert (error, offsets_in(data), warmed) == (0, [4, 5], [4])
-    _, data = await world.ask(MULTIFETCH, by_hand.many(by_hand.fetch("x", 0, 0, 1), by_hand.fetch("t", 0, 6, SIZE)))
+    _, data = await listening.ask(MULTIFETCH, by_hand.many(by_hand.fetch("x", 0, 0, 1), by_hand.fetch("t", 0, 6, SIZE)))
     assert (offsets_in(data[12:]), warmed) == ([6, 7], [4, 6])
 
 
@@ -165,15 +166,15 @@ async def test_newer_entries_are_converted_and_older_ones_sent_from_the_file(old
 
 
 async def test_what_needs_no_conversion_is_not_copied(tmp_path: Path) -> None:
-    async with listener_world(tmp_path, max_magic=1, message_format_version="0.10.0") as world:
-        log = world.machine.log()
+    async with listener_world(tmp_path, max_magic=1, message_format_version="0.10.0") as listening:
+        log = listening.machine.log()
         for codec in (Compression.NONE, Compression.GZIP):
             made = build_legacy_set([Record(0, 5, b"k", b"v")] * 3, magic=1, compression=codec)
             log.append_message_set(made, 0, len(made))
-        error, data = await fetch(world, 0, 1 << 20)
+        error, data = await fetch(listening, 0, 1 << 20)
         assert (error, offsets_in(data, 1)) == (0, list(range(6)))
-        assert await fetch(world, 0, 30) == (0, data[:30])
-        assert (world.sends.copy_fetch_bytes, world.sends.sendfile_bytes) == (0, len(data) + 30)
+        assert await fetch(listening, 0, 30) == (0, data[:30])
+        assert (listening.sends.copy_fetch_bytes, listening.sends.sendfile_bytes) == (0, len(data) + 30)
 
 
 async def test_a_converted_set_is_cut_at_the_size(old: ListenerWorld) -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +13,6 @@ from support.message_sets import (
     OFFSETS,
     PRODUCE,
     ListenerWorld,
-    listener_world,
 )
 from tidelog.broker.message_set.fetch import MAX_FETCHES
 from tidelog.broker.message_set.listener import LOG_INTERVAL_S
@@ -27,27 +24,24 @@ from tidelog.protocol.message_set.wire import RequestType, authenticate_request
 INVALID_REQUEST = 42
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[ListenerWorld]:
-    async with listener_world(tmp_path) as made:
-        yield made
-
-
-async def test_each_type_goes_to_its_handler_and_is_counted(world: ListenerWorld) -> None:
+async def test_each_type_goes_to_its_handler_and_is_counted(listening: ListenerWorld) -> None:
     data = bytes(batch("a", "b"))
-    assert await world.ask(PRODUCE, by_hand.produce("t", 0, data)) == (0, struct.pack(">q", 0))
-    error, stored = await world.ask(FETCH, by_hand.fetch("t", 0, 0, 1000))
+    assert await listening.ask(PRODUCE, by_hand.produce("t", 0, data)) == (0, struct.pack(">q", 0))
+    error, stored = await listening.ask(FETCH, by_hand.fetch("t", 0, 0, 1000))
     assert (error, len(stored)) == (0, len(data))
-    assert await world.ask(MULTIPRODUCE, by_hand.many(by_hand.produce("t", 0, data))) == (0, struct.pack(">hq", 0, 2))
-    error, sends = await world.ask(MULTIFETCH, by_hand.many(by_hand.fetch("t", 0, 0, len(data))))
+    assert await listening.ask(MULTIPRODUCE, by_hand.many(by_hand.produce("t", 0, data))) == (
+        0,
+        struct.pack(">hq", 0, 2),
+    )
+    error, sends = await listening.ask(MULTIFETCH, by_hand.many(by_hand.fetch("t", 0, 0, len(data))))
     assert (error, sends) == (0, struct.pack(">ih", 2 + len(data), 0) + stored)
-    assert await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1)) == (0, struct.pack(">iq", 1, 4))
-    assert world.listener.requests == [1, 1, 1, 1, 1, 0]
-    assert not world.listener.errors
-    assert all(nanoseconds > 0 for nanoseconds in world.listener.nanoseconds[:-1])
-    assert world.broker.counters.produced_records == 4
-    assert world.broker.counters.produced_bytes == 2 * len(data)
-    assert world.broker.counters.fetched_bytes == 2 * len(data)
+    assert await listening.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1)) == (0, struct.pack(">iq", 1, 4))
+    assert listening.listener.requests == [1, 1, 1, 1, 1, 0]
+    assert not listening.listener.errors
+    assert all(nanoseconds > 0 for nanoseconds in listening.listener.nanoseconds[:-1])
+    assert listening.broker.counters.produced_records == 4
+    assert listening.broker.counters.produced_bytes == 2 * len(data)
+    assert listening.broker.counters.fetched_bytes == 2 * len(data)
 
 
 @pytest.mark.parametrize(
@@ -65,57 +59,57 @@ async def test_each_type_goes_to_its_handler_and_is_counted(world: ListenerWorld
     ],
 )
 async def test_what_cannot_be_read_is_answered_in_its_own_shape(
-    world: ListenerWorld, kind: int, body: bytes, answer: bytes
+    listening: ListenerWorld, kind: int, body: bytes, answer: bytes
 ) -> None:
-    assert await world.ask(kind, body) == (INVALID_REQUEST, answer)
-    assert world.listener.errors == {("malformed", INVALID_REQUEST): 1}
+    assert await listening.ask(kind, body) == (INVALID_REQUEST, answer)
+    assert listening.listener.errors == {("malformed", INVALID_REQUEST): 1}
 
 
 @pytest.mark.parametrize("frame", [b"\0\0\0\0", b"\0\0\0\1\0"])
-async def test_a_frame_without_a_type_is_answered_too(world: ListenerWorld, frame: bytes) -> None:
-    assert world.taken(world.start(frame)) == (INVALID_REQUEST, b"")
+async def test_a_frame_without_a_type_is_answered_too(listening: ListenerWorld, frame: bytes) -> None:
+    assert listening.taken(listening.start(frame)) == (INVALID_REQUEST, b"")
 
 
 async def test_a_flood_of_malformed_requests_is_one_line_a_second(
-    world: ListenerWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    listening: ListenerWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(100):
-        await world.ask(9, b"")
+        await listening.ask(9, b"")
     assert [record.getMessage() for record in caplog.records] == [
         "a connection: malformed request: 2 bytes of the unknown type 9"
     ]
-    time = world.broker.loop.time
-    monkeypatch.setattr(world.broker, "loop", SimpleNamespace(time=lambda: time() + LOG_INTERVAL_S))
-    await world.ask(FETCH, b"")
+    time = listening.broker.loop.time
+    monkeypatch.setattr(listening.broker, "loop", SimpleNamespace(time=lambda: time() + LOG_INTERVAL_S))
+    await listening.ask(FETCH, b"")
     assert caplog.records[1].getMessage() == (
         "a connection: malformed FETCH: the request ends within its topic, or before what follows it "
         "(100 such since the last line)"
     )
 
 
-async def test_authenticate_where_nobody_asks_is_refused(world: ListenerWorld) -> None:
+async def test_authenticate_where_nobody_asks_is_refused(listening: ListenerWorld) -> None:
     """A client that believes to be known as somebody is told that it is not."""
     frame = authenticate_request("alice", "secret")
-    assert await world.ask(RequestType.AUTHENTICATE, frame[6:]) == (34, struct.pack(">hq", 0, 0))
-    assert world.listener.errors == {("authenticate", 34): 1}
+    assert await listening.ask(RequestType.AUTHENTICATE, frame[6:]) == (34, struct.pack(">hq", 0, 0))
+    assert listening.listener.errors == {("authenticate", 34): 1}
 
 
-async def test_offsets(world: ListenerWorld) -> None:
-    append(world.machine.log(), "a", "b", "c")
-    assert await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 5)) == (0, struct.pack(">iqq", 2, 3, 0))
-    assert await world.ask(OFFSETS, by_hand.fetch("t", 9, -1, 1)) == (3, struct.pack(">i", 0))
-    assert await world.ask(OFFSETS, by_hand.fetch("t", 0, -9, 1)) == (INVALID_REQUEST, struct.pack(">i", 0))
-    assert world.listener.errors == {("offsets", 3): 1, ("offsets", INVALID_REQUEST): 1}
+async def test_offsets(listening: ListenerWorld) -> None:
+    append(listening.machine.log(), "a", "b", "c")
+    assert await listening.ask(OFFSETS, by_hand.fetch("t", 0, -1, 5)) == (0, struct.pack(">iqq", 2, 3, 0))
+    assert await listening.ask(OFFSETS, by_hand.fetch("t", 9, -1, 1)) == (3, struct.pack(">i", 0))
+    assert await listening.ask(OFFSETS, by_hand.fetch("t", 0, -9, 1)) == (INVALID_REQUEST, struct.pack(">i", 0))
+    assert listening.listener.errors == {("offsets", 3): 1, ("offsets", INVALID_REQUEST): 1}
 
 
-async def test_metrics_by_type(world: ListenerWorld) -> None:
-    await world.ask(FETCH, by_hand.fetch("t", 0, 0, 1))
-    await world.ask(FETCH, by_hand.fetch("x", 0, 0, 1))
-    await world.ask(9, b"")
-    await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1))
+async def test_metrics_by_type(listening: ListenerWorld) -> None:
+    await listening.ask(FETCH, by_hand.fetch("t", 0, 0, 1))
+    await listening.ask(FETCH, by_hand.fetch("x", 0, 0, 1))
+    await listening.ask(9, b"")
+    await listening.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1))
     requests, errors, seconds, connections = [
-        *families_of(message_set_metrics(), world.listener),
-        *families_of(message_set_connection_metrics(), world.broker.socket_server),
+        *families_of(message_set_metrics(), listening.listener),
+        *families_of(message_set_connection_metrics(), listening.broker.socket_server),
     ]
     assert requests.rows == [
         (("produce",), 0), (("fetch",), 2), (("multifetch",), 0), (("multiproduce",), 0), (("offsets",), 1),
@@ -153,19 +147,19 @@ class Quotas:
         return size
 
 
-async def test_client_quotas_hold_and_mute_the_connection(world: ListenerWorld) -> None:
-    quotas = world.broker.quotas = Quotas()
-    world.connection.user = "alice"
+async def test_client_quotas_hold_and_mute_the_connection(listening: ListenerWorld) -> None:
+    quotas = listening.broker.quotas = Quotas()
+    listening.connection.user = "alice"
     data = bytes(batch("a", "b"))
     body = by_hand.produce("t", 0, data)
-    assert await world.ask(PRODUCE, body) == (0, struct.pack(">q", 0))
-    assert await world.ask(MULTIPRODUCE, by_hand.many(body)) == (0, struct.pack(">hq", 0, 2))
-    await world.ask(FETCH, by_hand.fetch("t", 0, 0, 100))
-    await world.ask(MULTIFETCH, by_hand.many(by_hand.fetch("t", 0, 0, 100)))
-    await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1))
+    assert await listening.ask(PRODUCE, body) == (0, struct.pack(">q", 0))
+    assert await listening.ask(MULTIPRODUCE, by_hand.many(body)) == (0, struct.pack(">hq", 0, 2))
+    await listening.ask(FETCH, by_hand.fetch("t", 0, 0, 100))
+    await listening.ask(MULTIFETCH, by_hand.many(by_hand.fetch("t", 0, 0, 100)))
+    await listening.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1))
     assert [one for one in quotas.asked if one[0] != "handled"] == [
         ("produced", None, 2 + len(body)), ("produced", None, 4 + len(body)), ("fetched", None, 106), ("fetched", None, 112),
     ]  # fmt: skip
     assert quotas.users == {"alice"}
     assert quotas.asked.count(("handled", None, 0)) == 5
-    assert world.connection.muted == [10 * (2 + len(body)), 10 * (4 + len(body)), 106, 112, 5]
+    assert listening.connection.muted == [10 * (2 + len(body)), 10 * (4 + len(body)), 106, 112, 5]

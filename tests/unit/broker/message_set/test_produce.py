@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import struct
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +24,20 @@ GOOD = build_batch(RECORDS)
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[ListenerWorld]:
-    async with listener_world(tmp_path, max_message_bytes=1000) as made:
-        yield made
+def topic_settings() -> dict[str, Any]:
+    return {"max_message_bytes": 1000}
 
 
-async def produce(world: ListenerWorld, data: bytes, topic: str = "t", partition: int = 0) -> tuple[int, int]:
-    error, rest = await world.ask(PRODUCE, by_hand.produce(topic, partition, data))
+async def produce(listening: ListenerWorld, data: bytes, topic: str = "t", partition: int = 0) -> tuple[int, int]:
+    error, rest = await listening.ask(PRODUCE, by_hand.produce(topic, partition, data))
     return error, struct.unpack(">q", rest)[0]
 
 
-def stored(world: ListenerWorld, partition: int = 0) -> list[tuple[int, bytes | None]]:
-    return [(record.offset, record.value) for record in read_records(world.machine.log("t", partition), 0)]
+def stored(listening: ListenerWorld, partition: int = 0) -> list[tuple[int, bytes | None]]:
+    return [(record.offset, record.value) for record in read_records(listening.machine.log("t", partition), 0)]
 
 
-async def test_every_format_and_codec_gets_offsets(world: ListenerWorld) -> None:
+async def test_every_format_and_codec_gets_offsets(listening: ListenerWorld) -> None:
     offset = 0
     for magic in (0, 1, 2):
         for codec in list(Compression)[: 5 if magic == 2 else 4]:
@@ -48,10 +46,10 @@ async def test_every_format_and_codec_gets_offsets(world: ListenerWorld) -> None
                 if magic == 2
                 else build_legacy_set(RECORDS, magic=magic, compression=codec)
             )
-            assert await produce(world, data) == (0, offset)
+            assert await produce(listening, data) == (0, offset)
             offset += 3
-    assert stored(world) == [(index, b"v%d" % (index % 3)) for index in range(offset)]
-    assert world.broker.counters.produced_records == offset
+    assert stored(listening) == [(index, b"v%d" % (index % 3)) for index in range(offset)]
+    assert listening.broker.counters.produced_records == offset
 
 
 def flipped(data: bytes, at: int) -> bytes:
@@ -79,33 +77,33 @@ def flipped(data: bytes, at: int) -> bytes:
         (build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=5), ErrorCode.NONE),
     ],
 )
-async def test_errors_are_kafkas(world: ListenerWorld, data: bytes, code: ErrorCode) -> None:
-    error, base_offset = await produce(world, data)
+async def test_errors_are_kafkas(listening: ListenerWorld, data: bytes, code: ErrorCode) -> None:
+    error, base_offset = await produce(listening, data)
     assert (ErrorCode(error), base_offset) == (code, -1 if code else 0)
-    assert world.listener.errors == ({("produce", code): 1} if code else {})
-    assert world.broker.counters.produce_errors == ({code: 1} if code else {})
-    assert await produce(world, GOOD) == (0, 0 if code else 3)
+    assert listening.listener.errors == ({("produce", code): 1} if code else {})
+    assert listening.broker.counters.produce_errors == ({code: 1} if code else {})
+    assert await produce(listening, GOOD) == (0, 0 if code else 3)
 
 
 @pytest.mark.parametrize(
     ("topic", "partition", "code"),
     [("x", 0, 3), ("t", 2, 3), ("t", -1, 3), ("__consumer_offsets", 0, 17), ("__transaction_state", 0, 17)],
 )
-async def test_places_that_take_nothing(world: ListenerWorld, topic: str, partition: int, code: int) -> None:
+async def test_places_that_take_nothing(listening: ListenerWorld, topic: str, partition: int, code: int) -> None:
     if topic.startswith("__"):
-        await world.broker.topics.create(topic, 1, {"segment.index.bytes": "4096"})
-    assert await produce(world, GOOD, topic, partition) == (code, -1)
+        await listening.broker.topics.create(topic, 1, {"segment.index.bytes": "4096"})
+    assert await produce(listening, GOOD, topic, partition) == (code, -1)
 
 
 async def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
-    async with listener_world(tmp_path, cleanup_policy="compact") as world:
+    async with listener_world(tmp_path, cleanup_policy="compact") as listening:
         for magic in (0, 1, 2):
             records = [Record(0, START_MS, None, b"v")]
             data = build_batch(records) if magic == 2 else build_legacy_set(records, magic=magic)
-            assert await produce(world, data) == (ErrorCode.INVALID_RECORD, -1)
+            assert await produce(listening, data) == (ErrorCode.INVALID_RECORD, -1)
 
 
-async def test_many_sets_each_have_their_outcome_in_order(world: ListenerWorld) -> None:
+async def test_many_sets_each_have_their_outcome_in_order(listening: ListenerWorld) -> None:
     bodies = [
         by_hand.produce("t", 0, GOOD),
         by_hand.produce("t", 0, flipped(GOOD, 30)),
@@ -113,11 +111,11 @@ async def test_many_sets_each_have_their_outcome_in_order(world: ListenerWorld) 
         by_hand.produce("t", 0, build_legacy_set(RECORDS, magic=0)),
         by_hand.produce("t", 1, GOOD),
     ]
-    error, rest = await world.ask(MULTIPRODUCE, by_hand.many(*bodies))
+    error, rest = await listening.ask(MULTIPRODUCE, by_hand.many(*bodies))
     assert error == 0
     assert list(struct.iter_unpack(">hq", rest)) == [(0, 0), (2, -1), (3, -1), (0, 3), (0, 0)]
-    assert len(stored(world)) == 6
-    assert await world.ask(MULTIPRODUCE, by_hand.many()) == (0, b"")
+    assert len(stored(listening)) == 6
+    assert await listening.ask(MULTIPRODUCE, by_hand.many()) == (0, b"")
 
 
 def queued_syncs(partition: Any) -> list[tuple[Any, Any]]:
@@ -127,11 +125,11 @@ def queued_syncs(partition: Any) -> list[tuple[Any, Any]]:
     return syncs
 
 
-def queued_appends(world: ListenerWorld, partition: Any, queue_bytes: int = QUEUE_BYTES) -> list[tuple[Any, Any]]:
+def queued_appends(listening: ListenerWorld, partition: Any, queue_bytes: int = QUEUE_BYTES) -> list[tuple[Any, Any]]:
     """The same for appends, with a directory that is slow."""
     appends: list[tuple[Any, Any]] = []
     sync_workers, _ = partition.disk_binding
-    offload = AppendOffload(partition.log.log_directory.pace, Queue(appends), world.broker.loop, queue_bytes)
+    offload = AppendOffload(partition.log.log_directory.pace, Queue(appends), listening.broker.loop, queue_bytes)
     offload.active = True
     partition.rebind(sync_workers, offload)
     return appends
@@ -146,29 +144,33 @@ class Queue:
 
 
 async def test_answers_wait_for_the_sync_that_flush_messages_asks_for(tmp_path: Path) -> None:
-    async with listener_world(tmp_path, flush_messages=1) as world:
-        syncs = queued_syncs(world.broker.partitions.get("t", 0))
-        one = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(PRODUCE, by_hand.produce("t", 0, GOOD)))))
+    async with listener_world(tmp_path, flush_messages=1) as listening:
+        syncs = queued_syncs(listening.broker.partitions.get("t", 0))
+        one = asyncio.ensure_future(
+            as_coroutine(listening.start(by_hand.request(PRODUCE, by_hand.produce("t", 0, GOOD))))
+        )
         both = by_hand.many(by_hand.produce("t", 0, GOOD), by_hand.produce("x", 0, GOOD))
-        two = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, both))))
+        two = asyncio.ensure_future(as_coroutine(listening.start(by_hand.request(MULTIPRODUCE, both))))
         await asyncio.sleep(0)
         assert not one.done()
         assert not two.done()
         while syncs:
             work, done = syncs.pop()
             done(work())
-        assert world.taken(await one) == (0, struct.pack(">q", 0))
-        assert world.taken(await two) == (0, struct.pack(">hqhq", 0, 3, 3, -1))
+        assert listening.taken(await one) == (0, struct.pack(">q", 0))
+        assert listening.taken(await two) == (0, struct.pack(">hqhq", 0, 3, 3, -1))
 
 
 async def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
-    async with listener_world(tmp_path, flush_messages=1) as world:
-        syncs = queued_syncs(world.broker.partitions.get("t", 0))
-        one = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(PRODUCE, by_hand.produce("t", 0, GOOD)))))
+    async with listener_world(tmp_path, flush_messages=1) as listening:
+        syncs = queued_syncs(listening.broker.partitions.get("t", 0))
+        one = asyncio.ensure_future(
+            as_coroutine(listening.start(by_hand.request(PRODUCE, by_hand.produce("t", 0, GOOD))))
+        )
         await asyncio.sleep(0)
         _, done = syncs.pop()
         done(OSError("the disk is gone"))
-        assert world.taken(await one) == (ErrorCode.KAFKA_STORAGE_ERROR, struct.pack(">q", -1))
+        assert listening.taken(await one) == (ErrorCode.KAFKA_STORAGE_ERROR, struct.pack(">q", -1))
 
 
 async def as_coroutine(answer: Any) -> Any:
@@ -177,14 +179,14 @@ async def as_coroutine(answer: Any) -> Any:
 
 @pytest.mark.parametrize(("codec", "at_once"), [(Compression.NONE, 3), (Compression.GZIP, 1)])
 async def test_while_a_directory_is_slow_appends_go_through_its_writer_in_order(
-    world: ListenerWorld, codec: Compression, at_once: int
+    listening: ListenerWorld, codec: Compression, at_once: int
 ) -> None:
-    queued = queued_appends(world, world.broker.partitions.get("t", 0))
+    queued = queued_appends(listening, listening.broker.partitions.get("t", 0))
     sets = [GOOD, build_legacy_set(RECORDS, magic=1, compression=codec), flipped(GOOD, 30)]
     body = by_hand.many(*(by_hand.produce("t", 0, data) for data in sets))
-    answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
+    answer = asyncio.ensure_future(as_coroutine(listening.start(by_hand.request(MULTIPRODUCE, body))))
     await asyncio.sleep(0)
-    assert (len(queued), stored(world), answer.done()) == (at_once, [], False)
+    assert (len(queued), stored(listening), answer.done()) == (at_once, [], False)
     while not answer.done():  # what takes long to convert is made ready by its own thread first
         await asyncio.sleep(0.001)
         while queued:
@@ -194,17 +196,17 @@ async def test_while_a_directory_is_slow_appends_go_through_its_writer_in_order(
             except Exception as error:
                 outcome = error
             done(outcome)
-    assert world.taken(await answer) == (0, struct.pack(">hqhqhq", 0, 0, 0, 3, 2, -1))
-    assert len(stored(world)) == 6
-    assert world.broker.counters.produced_records == 6
+    assert listening.taken(await answer) == (0, struct.pack(">hqhqhq", 0, 0, 0, 3, 2, -1))
+    assert len(stored(listening)) == 6
+    assert listening.broker.counters.produced_records == 6
 
 
-async def test_a_client_that_leaves_takes_back_what_the_writer_was_not_handed(world: ListenerWorld) -> None:
-    partition = world.broker.partitions.get("t", 0)
-    queued = queued_appends(world, partition, queue_bytes=1)
+async def test_a_client_that_leaves_takes_back_what_the_writer_was_not_handed(listening: ListenerWorld) -> None:
+    partition = listening.broker.partitions.get("t", 0)
+    queued = queued_appends(listening, partition, queue_bytes=1)
     enough = partition.offload.submit(lambda: None, 1)  # the writer has that much
     body = by_hand.many(by_hand.produce("t", 0, GOOD), by_hand.produce("t", 0, bytes(batch("a"))))
-    answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
+    answer = asyncio.ensure_future(as_coroutine(listening.start(by_hand.request(MULTIPRODUCE, body))))
     await asyncio.sleep(0)
     assert (partition.offload.submitted, len(queued)) == (3, 1)
     answer.cancel()
@@ -214,11 +216,11 @@ async def test_a_client_that_leaves_takes_back_what_the_writer_was_not_handed(wo
     (_, done) = queued.pop()
     done(None)
     assert enough.done()
-    assert (queued, stored(world)) == ([], [])
+    assert (queued, stored(listening)) == ([], [])
 
 
 async def test_large_sets_of_old_formats_are_made_ready_by_a_thread_and_nothing_overtakes_them(
-    world: ListenerWorld,
+    listening: ListenerWorld,
 ) -> None:
     many = [Record(0, START_MS, b"k", b"v" * 30)] * 200
     sets = [
@@ -230,35 +232,35 @@ async def test_large_sets_of_old_formats_are_made_ready_by_a_thread_and_nothing_
         GOOD,
     ]
     body = by_hand.many(*(by_hand.produce("t", 0, data) for data in sets), by_hand.produce("t", 1, GOOD))
-    answer = world.start(by_hand.request(MULTIPRODUCE, body))
-    assert (len(stored(world)), len(stored(world, 1))) == (3, 3), "another partition need not wait"
-    error, rest = world.taken(await answer)
+    answer = listening.start(by_hand.request(MULTIPRODUCE, body))
+    assert (len(stored(listening)), len(stored(listening, 1))) == (3, 3), "another partition need not wait"
+    error, rest = listening.taken(await answer)
     rows = [(0, 0), (0, 3), (0, 203), (0, 206), (2, -1), (0, 209), (0, 0)]
     assert (error, list(struct.iter_unpack(">hq", rest))) == (0, rows)
-    assert len(stored(world)) == 212
-    assert await produce(world, build_legacy_set(many, magic=0, compression=Compression.GZIP)) == (0, 212)
+    assert len(stored(listening)) == 212
+    assert await produce(listening, build_legacy_set(many, magic=0, compression=Compression.GZIP)) == (0, 212)
 
 
-async def test_many_quick_sets_of_old_formats_do_not_hold_up_the_loop_together(world: ListenerWorld) -> None:
+async def test_many_quick_sets_of_old_formats_do_not_hold_up_the_loop_together(listening: ListenerWorld) -> None:
     """Each would be converted on the loop, all of them would take a second: what comes after some goes to the thread."""
     message_set = build_legacy_set([Record(0, START_MS, b"k", b"v" * 800)], magic=1)
     count = 3 * QUICK_BYTES // len(message_set)
     body = by_hand.many(*[by_hand.produce("t", 0, message_set)] * count, by_hand.produce("t", 1, message_set))
-    answer = world.start(by_hand.request(MULTIPRODUCE, body))
-    assert 0 < len(stored(world)) <= QUICK_BYTES // len(message_set) + 1
-    error, rest = world.taken(await answer)
+    answer = listening.start(by_hand.request(MULTIPRODUCE, body))
+    assert 0 < len(stored(listening)) <= QUICK_BYTES // len(message_set) + 1
+    error, rest = listening.taken(await answer)
     assert (error, list(struct.iter_unpack(">hq", rest))) == (0, [*((0, offset) for offset in range(count)), (0, 0)])
 
 
 async def test_sets_behind_a_converted_one_share_its_sync(tmp_path: Path) -> None:
     """With flush.messages=1, what waits its turn to be appended does not wait for the disk before that."""
-    async with listener_world(tmp_path, flush_messages=1) as world:
-        partition = world.broker.partitions.get("t", 0)
+    async with listener_world(tmp_path, flush_messages=1) as listening:
+        partition = listening.broker.partitions.get("t", 0)
         syncs = queued_syncs(partition)
         packed = build_legacy_set(RECORDS, magic=1, compression=Compression.GZIP)
         sets = [packed, GOOD, packed, build_legacy_set(RECORDS, magic=0), GOOD]
         body = by_hand.many(*(by_hand.produce("t", 0, data) for data in sets))
-        answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
+        answer = asyncio.ensure_future(as_coroutine(listening.start(by_hand.request(MULTIPRODUCE, body))))
         while partition.log.log_end_offset < 15:  # noqa: ASYNC110 - threads are at it
             await asyncio.sleep(0.001)
         assert len(syncs) == 1
@@ -268,5 +270,5 @@ async def test_sets_behind_a_converted_one_share_its_sync(tmp_path: Path) -> Non
             while syncs:
                 work, done = syncs.pop()
                 done(work())
-        error, rest = world.taken(await answer)
+        error, rest = listening.taken(await answer)
         assert (error, list(struct.iter_unpack(">hq", rest))) == (0, [(0, offset) for offset in range(0, 15, 3)])

@@ -48,7 +48,7 @@ class Watched(Connection):
         self.kept = after
 
 
-class World:
+class BothEnds:
     """One connection, both ends of it, and requests that do what their first byte says."""
 
     def __init__(self, pool: ThreadPoolExecutor, seen: Counter[tuple[State, State]]) -> None:
@@ -150,12 +150,12 @@ async def test_a_connections_state_goes_where_the_table_says() -> None:
     seen: Counter[tuple[State, State]] = Counter()
     pool = ThreadPoolExecutor(1)
     for seed in range(150):
-        rng, world = random.Random(seed), World(pool, seen)
+        rng, both = random.Random(seed), BothEnds(pool, seen)
         for _ in range(40):
-            await world.step(rng)
-        world.connection.connection_lost(None)
-        world.near.close()
-        world.far.close()
+            await both.step(rng)
+        both.connection.connection_lost(None)
+        both.near.close()
+        both.far.close()
     pool.shutdown()
     ways = table()
     assert len(ways) > 15

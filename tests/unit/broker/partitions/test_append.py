@@ -91,14 +91,6 @@ class Rig:
         return values_of(read_records(self.partitions[number].log, 0))
 
 
-@pytest.fixture
-def machine() -> Iterator[World]:
-    made = World()
-    made.start()
-    yield made
-    made.stop()
-
-
 PLAIN = bytes(batch("p"))
 COMPRESSED = build_batch([Record(0, START_MS, None, b"c")], compression=Compression.GZIP)
 SET = build_legacy_set([Record(0, START_MS, None, b"s")], magic=1)

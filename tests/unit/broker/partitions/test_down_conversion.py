@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.logs import World, append
 from support.mock_time import START_MS
@@ -17,21 +15,13 @@ from tidelog.storage.values import AppendOrigin
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    made.start()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def log(world: World) -> UnifiedLog:
+def log(machine: World) -> UnifiedLog:
     """Offsets 0 to 2 in format 1 (in this topic's format), 3 and 4 in format 2, a marker at 5, 6 in zstd."""
-    made = world.log()
-    made.update_config(type(world.log_config)(message_format_version="0.10.0", segment_index_bytes=4096))
+    made = machine.log()
+    made.update_config(type(machine.log_config)(message_format_version="0.10.0", segment_index_bytes=4096))
     old = build_legacy_set([Record(0, START_MS, b"k", b"v")] * 3, magic=1)
     made.append_message_set(old, 0, len(old))
-    made.update_config(world.log_config)
+    made.update_config(machine.log_config)
     append(made, "a", "b")
     marker = bytearray(
         build_batch(
@@ -85,8 +75,8 @@ def test_the_end_and_beyond(log: UnifiedLog) -> None:
         read_for_magic(log, 8, 100, 1)
 
 
-def test_what_is_looked_at_is_bounded(world: World) -> None:
-    log = world.log("big")
+def test_what_is_looked_at_is_bounded(machine: World) -> None:
+    log = machine.log("big")
     for _ in range(4):
         append(log, bytes(400_000))
     found = read_for_magic(log, 0, 1 << 30, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,13 +14,6 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.storage.exceptions import InvalidProducerEpochError
 
 E = ErrorCode
-
-
-@pytest.fixture
-def node() -> Iterator[Node]:
-    node = Node()
-    yield node
-    node.close()
 
 
 def of(producer: Producer, *, transactional: bool = True) -> bytearray:

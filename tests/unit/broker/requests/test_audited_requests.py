@@ -33,7 +33,7 @@ class Store:
         await self.written.wait()
 
 
-class World:
+class AuditedBroker:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.store: Any = Store()
@@ -68,39 +68,39 @@ class World:
 @pytest.mark.parametrize("rules", [1, LONG_BYTES // 32], ids=["short", "long"])
 async def test_a_change_whose_client_has_gone_is_in_the_audit_log(rules: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger=audit.LOGGER)
-    world = World()
-    answer = world.ask(rules=rules)
-    await world.store.asked.wait()
+    audited = AuditedBroker()
+    answer = audited.ask(rules=rules)
+    await audited.store.asked.wait()
     answer.cancel()
     await asyncio.sleep(0)
-    world.store.written.set()
-    await world.changes.finish(60)
-    assert len(list(world.authorizer.rules)) == rules
+    audited.store.written.set()
+    await audited.changes.finish(60)
+    assert len(list(audited.authorizer.rules)) == rules
     told = "".join(line for line in caplog.messages if line.startswith("done: User:admin from 10.0.0.7: "))
     assert told.count("created a rule: allow User:alice") == rules
-    assert not len(world.changes)
-    assert world.long.try_acquire() is not None, "the next long one may begin"
-    await asyncio.get_running_loop().run_in_executor(None, world.long.close)
+    assert not len(audited.changes)
+    assert audited.long.try_acquire() is not None, "the next long one may begin"
+    await asyncio.get_running_loop().run_in_executor(None, audited.long.close)
 
 
 async def test_an_answer_that_somebody_waits_for_is_that_of_the_work() -> None:
-    world = World()
-    world.store.written.set()
-    assert (await world.ask())[4:8] == b"\0\0\0\x07"
-    assert not len(world.changes)
+    audited = AuditedBroker()
+    audited.store.written.set()
+    assert (await audited.ask())[4:8] == b"\0\0\0\x07"
+    assert not len(audited.changes)
 
 
 async def test_no_more_begin_than_may_be_in_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 2)
-    world = World()
+    audited = AuditedBroker()
     for name in ("User:a", "User:b"):
-        world.ask(name).cancel()
+        audited.ask(name).cancel()
     with pytest.raises(ConnectionAborted, match="2 changes are in work"):
-        world.ask("User:c")
-    world.store.written.set()
-    await world.changes.finish(60)
-    await world.ask("User:c")
-    assert sorted(rule.principal for rule in world.authorizer.rules) == ["User:a", "User:b", "User:c"]
+        audited.ask("User:c")
+    audited.store.written.set()
+    await audited.changes.finish(60)
+    await audited.ask("User:c")
+    assert sorted(rule.principal for rule in audited.authorizer.rules) == ["User:a", "User:b", "User:c"]
 
 
 async def test_a_stop_does_not_wait_for_ever() -> None:

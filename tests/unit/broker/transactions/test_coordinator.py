@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,13 +18,6 @@ from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import InvalidProducerEpochError, StorageError
 
 E = ErrorCode
-
-
-@pytest.fixture
-def node() -> Iterator[Node]:
-    node = Node()
-    yield node
-    node.close()
 
 
 def refused(action: Callable[[], Any]) -> ErrorCode:

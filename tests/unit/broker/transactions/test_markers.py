@@ -27,13 +27,6 @@ from tidelog.storage.exceptions import (
 from tidelog.storage.producers.transaction_marker import TransactionMarker
 
 
-@pytest.fixture
-def node() -> Iterator[Node]:
-    node = Node()
-    yield node
-    node.close()
-
-
 def write(
     node: Node, producer: Producer, topic: str = "t", *, commit: bool = True, version: int = 2, epoch: int = 0
 ) -> Any:
@@ -122,7 +115,7 @@ class Markers:
         return answer
 
 
-class World:
+class Completing:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.time = MockTime()
@@ -142,71 +135,73 @@ class World:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    world.loop.close()
+def completing() -> Iterator[Completing]:
+    completing = Completing()
+    yield completing
+    completing.loop.close()
 
 
 @pytest.mark.parametrize(("commit", "word"), [(True, "commit"), (False, "abort")])
-def test_all_markers_then_complete(world: World, commit: bool, word: str) -> None:
-    entry = world.decided("a", "b", commit=commit)
-    world.completions.begin(entry)
-    assert world.markers.written == [f"a {word} 3 v2", f"b {word} 3 v2"]
+def test_all_markers_then_complete(completing: Completing, commit: bool, word: str) -> None:
+    entry = completing.decided("a", "b", commit=commit)
+    completing.completions.begin(entry)
+    assert completing.markers.written == [f"a {word} 3 v2", f"b {word} 3 v2"]
     assert entry.metadata.state.label == f"Complete{word.capitalize()}"
-    assert len(world.completions) == 0
+    assert len(completing.completions) == 0
 
 
-def test_nothing_before_the_decision_is_durable(world: World) -> None:
-    entry = world.decided("a")
-    decided: asyncio.Future[None] = world.loop.create_future()
-    world.completions.begin(entry, decided)
-    assert world.markers.written == []
+def test_nothing_before_the_decision_is_durable(completing: Completing) -> None:
+    entry = completing.decided("a")
+    decided: asyncio.Future[None] = completing.loop.create_future()
+    completing.completions.begin(entry, decided)
+    assert completing.markers.written == []
     decided.set_result(None)
-    run_callbacks(world.loop)
+    run_callbacks(completing.loop)
     assert entry.metadata.state is TransactionState.COMPLETE_COMMIT
 
 
-def test_nothing_after_a_decision_that_may_be_lost(world: World) -> None:
-    entry = world.decided("a")
-    decided: asyncio.Future[None] = world.loop.create_future()
-    world.completions.begin(entry, decided)
+def test_nothing_after_a_decision_that_may_be_lost(completing: Completing) -> None:
+    entry = completing.decided("a")
+    decided: asyncio.Future[None] = completing.loop.create_future()
+    completing.completions.begin(entry, decided)
     decided.set_exception(KafkaStorageError("no"))
-    run_callbacks(world.loop)
-    world.time.advance(seconds=60)
-    assert (world.markers.written, entry.metadata.is_prepared) == ([], True)
+    run_callbacks(completing.loop)
+    completing.time.advance(seconds=60)
+    assert (completing.markers.written, entry.metadata.is_prepared) == ([], True)
 
 
-def test_complete_only_when_all_markers_are_durable(world: World) -> None:
-    entry = world.decided("a", "b", "c")
-    synced: list[asyncio.Future[None]] = [world.loop.create_future() for _ in range(3)]
-    world.markers.answers = {"a": [synced[0]], "b": [synced[1], synced[2]]}
-    world.completions.begin(entry)
+def test_complete_only_when_all_markers_are_durable(completing: Completing) -> None:
+    entry = completing.decided("a", "b", "c")
+    synced: list[asyncio.Future[None]] = [completing.loop.create_future() for _ in range(3)]
+    completing.markers.answers = {"a": [synced[0]], "b": [synced[1], synced[2]]}
+    completing.completions.begin(entry)
     synced[0].set_result(None)
-    run_callbacks(world.loop)
+    run_callbacks(completing.loop)
     assert entry.metadata.is_prepared
     synced[1].set_exception(KafkaStorageError("no"))
-    run_callbacks(world.loop)
+    run_callbacks(completing.loop)
     assert entry.metadata.is_prepared
-    world.time.advance(seconds=1)
-    assert world.markers.written == ["a commit 3 v2", "b commit 3 v2", "c commit 3 v2", "b commit 3 v2"]
+    completing.time.advance(seconds=1)
+    assert completing.markers.written == ["a commit 3 v2", "b commit 3 v2", "c commit 3 v2", "b commit 3 v2"]
     synced[2].set_result(None)
-    run_callbacks(world.loop)
+    run_callbacks(completing.loop)
     assert entry.metadata.state is TransactionState.COMPLETE_COMMIT
 
 
-def test_what_fails_is_tried_again_for_as_long_as_it_takes(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    entry = world.decided("a", "b")
-    world.markers.answers = {"a": [KafkaStorageError("no")] * 20}
+def test_what_fails_is_tried_again_for_as_long_as_it_takes(
+    completing: Completing, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = completing.decided("a", "b")
+    completing.markers.answers = {"a": [KafkaStorageError("no")] * 20}
     with caplog.at_level(logging.WARNING):
-        world.completions.begin(entry)
-        assert world.markers.written == ["b commit 3 v2"]
-        world.time.advance(seconds=40)
+        completing.completions.begin(entry)
+        assert completing.markers.written == ["b commit 3 v2"]
+        completing.time.advance(seconds=40)
         assert entry.metadata.is_prepared
-        world.time.advance(seconds=100)
+        completing.time.advance(seconds=100)
     assert entry.metadata.state is TransactionState.COMPLETE_COMMIT
-    assert world.markers.written == ["b commit 3 v2", "a commit 3 v2"]
-    assert world.markers.answers["a"] == []
+    assert completing.markers.written == ["b commit 3 v2", "a commit 3 v2"]
+    assert completing.markers.answers["a"] == []
 
 
 @pytest.mark.parametrize(
@@ -217,36 +212,36 @@ def test_what_fails_is_tried_again_for_as_long_as_it_takes(world: World, caplog:
         TransactionCoordinatorFencedError("later"),
     ],
 )
-def test_what_is_over_is_done(world: World, error: Exception) -> None:
-    entry = world.decided("a", "b")
-    world.markers.answers = {"a": [error]}
-    world.completions.begin(entry)
-    assert (world.markers.written, entry.metadata.is_prepared) == (["b commit 3 v2"], False)
+def test_what_is_over_is_done(completing: Completing, error: Exception) -> None:
+    entry = completing.decided("a", "b")
+    completing.markers.answers = {"a": [error]}
+    completing.completions.begin(entry)
+    assert (completing.markers.written, entry.metadata.is_prepared) == (["b commit 3 v2"], False)
 
 
-def test_that_it_is_complete_is_written_again_too(world: World) -> None:
-    entry = world.decided("a")
-    world.memory.failure = KafkaStorageError("no")
-    world.completions.begin(entry)
+def test_that_it_is_complete_is_written_again_too(completing: Completing) -> None:
+    entry = completing.decided("a")
+    completing.memory.failure = KafkaStorageError("no")
+    completing.completions.begin(entry)
     assert entry.metadata.is_prepared
-    world.memory.failure = None
-    world.time.advance(seconds=1)
-    assert (entry.metadata.is_prepared, world.markers.written) == (False, ["a commit 3 v2"])
+    completing.memory.failure = None
+    completing.time.advance(seconds=1)
+    assert (entry.metadata.is_prepared, completing.markers.written) == (False, ["a commit 3 v2"])
 
 
-def test_large_transactions_let_others_in(world: World) -> None:
-    entry = world.decided(*(f"t{number}" for number in range(MARKERS_PER_TURN + 5)))
-    world.completions.begin(entry)
-    assert (len(world.markers.written), entry.metadata.is_prepared) == (MARKERS_PER_TURN, True)
-    world.completions.begin(entry)
-    world.time.advance(0)
-    assert (len(world.markers.written), entry.metadata.is_prepared) == (MARKERS_PER_TURN + 5, False)
+def test_large_transactions_let_others_in(completing: Completing) -> None:
+    entry = completing.decided(*(f"t{number}" for number in range(MARKERS_PER_TURN + 5)))
+    completing.completions.begin(entry)
+    assert (len(completing.markers.written), entry.metadata.is_prepared) == (MARKERS_PER_TURN, True)
+    completing.completions.begin(entry)
+    completing.time.advance(0)
+    assert (len(completing.markers.written), entry.metadata.is_prepared) == (MARKERS_PER_TURN + 5, False)
 
 
-def test_a_stop_ends_it(world: World) -> None:
-    entry = world.decided("a")
-    world.markers.answers = {"a": [KafkaStorageError("no")]}
-    world.completions.begin(entry)
-    world.completions.closed = True
-    world.time.advance(seconds=60)
-    assert (world.markers.written, entry.metadata.is_prepared) == ([], True)
+def test_a_stop_ends_it(completing: Completing) -> None:
+    entry = completing.decided("a")
+    completing.markers.answers = {"a": [KafkaStorageError("no")]}
+    completing.completions.begin(entry)
+    completing.completions.closed = True
+    completing.time.advance(seconds=60)
+    assert (completing.markers.written, entry.metadata.is_prepared) == ([], True)

@@ -16,13 +16,6 @@ RANGE = GroupProtocol("range", subscription("topic"))
 STICKY = GroupProtocol("cooperative-sticky", subscription("topic"))
 
 
-@pytest.fixture
-def harness():
-    groups = Groups()
-    yield groups
-    groups.close()
-
-
 def make(**config):
     return Groups(config=config)
 

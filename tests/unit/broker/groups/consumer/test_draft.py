@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from support.groups import run_callbacks
-from support.heartbeat_groups import Consumers, Image
 from tidelog.broker.groups.heartbeat import regex_subscription as expressions
 from tidelog.protocol.errors import ErrorCode as E
 
 ALL = {("t", p) for p in range(4)}
-
-
-@pytest.fixture
-def consumers():
-    made = Consumers(Image(t=4, u=2))
-    yield made
-    made.close()
 
 
 def test_topics_that_come_and_grow_and_go(consumers):

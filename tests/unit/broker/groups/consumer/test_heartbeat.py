@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from support.heartbeat_groups import Consumers, Image
 from tidelog.broker.groups.heartbeat.group import MemberState
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
 from tidelog.protocol.errors import ErrorCode as E
 
 T4 = {("t", p) for p in range(4)}
-
-
-@pytest.fixture
-def consumers():
-    made = Consumers(Image(t=4, u=2))
-    yield made
-    made.close()
 
 
 def test_the_first_gets_everything_at_once(consumers):

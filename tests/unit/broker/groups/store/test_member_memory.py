@@ -32,7 +32,7 @@ class Group:
         return self.members.get(member_id, 0)
 
 
-class World:
+class FilledGroups:
     def __init__(self, *groups: Group) -> None:
         self.now_ms = 0
         self.groups: list[Any] = list(groups)
@@ -52,56 +52,56 @@ def member(member_id: str, *protocols: tuple[str, int]) -> Member:
 
 
 def test_a_member_brings_no_more_than_it_may() -> None:
-    assert World().code(None, "m", MEMBER_BYTES) is ErrorCode.NONE
-    assert World().code(None, "m", MEMBER_BYTES + 1) is ErrorCode.INVALID_REQUEST
+    assert FilledGroups().code(None, "m", MEMBER_BYTES) is ErrorCode.NONE
+    assert FilledGroups().code(None, "m", MEMBER_BYTES + 1) is ErrorCode.INVALID_REQUEST
 
 
 def test_a_group_has_no_more_than_it_may_and_who_joins_again_counts_once() -> None:
     group = Group(a=GROUP_BYTES - 100, b=60)
-    world = World(group)
-    assert world.code(group, "new", 40) is ErrorCode.NONE
-    assert world.code(group, "new", 41) is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert world.code(group, "b", 100) is ErrorCode.NONE
+    filled = FilledGroups(group)
+    assert filled.code(group, "new", 40) is ErrorCode.NONE
+    assert filled.code(group, "new", 41) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert filled.code(group, "b", 100) is ErrorCode.NONE
 
 
 def test_all_groups_have_no_more_than_they_may_and_those_that_went_make_room() -> None:
-    world = World()
+    filled = FilledGroups()
     for _ in range(ALL_BYTES // MEMBER_BYTES):
-        assert world.code(None, "m", MEMBER_BYTES) is ErrorCode.NONE
-        world.groups.append(Group(m=MEMBER_BYTES))
-    assert world.code(None, "m", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE, "which clients try again after"
-    world.groups.pop()
-    world.now_ms += RECOUNT_MS
-    assert world.code(None, "m", MEMBER_BYTES) is ErrorCode.NONE
+        assert filled.code(None, "m", MEMBER_BYTES) is ErrorCode.NONE
+        filled.groups.append(Group(m=MEMBER_BYTES))
+    assert filled.code(None, "m", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE, "which clients try again after"
+    filled.groups.pop()
+    filled.now_ms += RECOUNT_MS
+    assert filled.code(None, "m", MEMBER_BYTES) is ErrorCode.NONE
 
 
 def test_members_that_are_there_join_again_however_full_it_is() -> None:
     """Each rebalance asks all members to: whoever fills the room with groups of theirs must not end the groups of others."""
     group = Group(m=1000)
-    world = World(group, Group(other=ALL_BYTES - 1000))
-    world.room.recount()
+    filled = FilledGroups(group, Group(other=ALL_BYTES - 1000))
+    filled.room.recount()
     for size in (1000, 999, 1000):
-        assert world.code(group, "m", size) is ErrorCode.NONE
-    assert world.code(group, "m", 1001) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.code(group, "new", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert filled.code(group, "m", size) is ErrorCode.NONE
+    assert filled.code(group, "m", 1001) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert filled.code(group, "new", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_groups_that_were_read_from_the_disk_are_counted() -> None:
-    world = World()
-    assert world.code(None, "m", 1) is ErrorCode.NONE
-    world.groups.append(Group(read=ALL_BYTES - 10))
-    world.room.recount()
-    assert world.code(None, "m", 11) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    world.room.recount()
-    assert world.code(None, "m", 10) is ErrorCode.NONE
+    filled = FilledGroups()
+    assert filled.code(None, "m", 1) is ErrorCode.NONE
+    filled.groups.append(Group(read=ALL_BYTES - 10))
+    filled.room.recount()
+    assert filled.code(None, "m", 11) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    filled.room.recount()
+    assert filled.code(None, "m", 10) is ErrorCode.NONE
 
 
 def test_who_is_refused_does_not_have_all_groups_counted_each_time() -> None:
     group = Group(m=ALL_BYTES)
-    world = World(group)
-    world.room.recount()
+    filled = FilledGroups(group)
+    filled.room.recount()
     for _ in range(1000):
-        assert world.code(None, "m", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert filled.code(None, "m", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert group.looks == 1
 
 

@@ -15,7 +15,7 @@ from tidelog.broker.metadata.creation_limits import Makers
 from tidelog.config.broker_config import BrokerConfig
 
 
-class World:
+class ConsoleOfTopics:
     """A console over two topics, one of them with a name that must be escaped in an address."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class World:
 
 @pytest.fixture
 def console() -> Any:
-    made = World()
+    made = ConsoleOfTopics()
     yield made
     made.world.stop()
 
@@ -79,7 +79,7 @@ PAGES = ("/topics", "/topics/t", "/topics/t/0", "/topics/with.dots_and-dashes", 
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_pages_are_whole_and_lead_to_each_other(console: World, path: str) -> None:
+def test_pages_are_whole_and_lead_to_each_other(console: ConsoleOfTopics, path: str) -> None:
     status, body = console.get(path)
     assert status == "200 OK", body
     links = check(body).links
@@ -87,7 +87,7 @@ def test_pages_are_whole_and_lead_to_each_other(console: World, path: str) -> No
     assert path in links or path.rpartition("/")[0] in links
 
 
-def test_topics_and_what_they_have(console: World) -> None:
+def test_topics_and_what_they_have(console: ConsoleOfTopics) -> None:
     _, body = console.get("/topics")
     row = r'<a href="/topics/t">t</a> </td><td class="number" data-label="partitions">1</td>'
     assert re.search(row, body)
@@ -99,21 +99,21 @@ def test_topics_and_what_they_have(console: World) -> None:
     assert "No topic has such a name." in console.get("/topics", query={"q": "<b>"})[1]
 
 
-def test_a_topic_says_who_made_it_and_its_partitions(console: World) -> None:
+def test_a_topic_says_who_made_it_and_its_partitions(console: ConsoleOfTopics) -> None:
     assert "nobody in particular" in console.get("/topics/t")[1]
     makers = Makers("User:<alice>", {"User:<alice>": 2, "User:bob": 1})
     console.topics["t"] = SimpleNamespace(makers=makers)
     assert "User:&lt;alice&gt;, User:bob (1 partition)" in console.get("/topics/t")[1]
 
 
-def test_actions_are_offered_to_who_may_act(console: World) -> None:
+def test_actions_are_offered_to_who_may_act(console: ConsoleOfTopics) -> None:
     assert "/actions/" not in console.get("/topics/t")[1]
     console.broker.config = BrokerConfig(http_admin_enable=True)
     assert "/actions/clean?topic=t" in console.get("/topics/t")[1]
     assert "/actions/delete-records?topic=t&amp;partition=0" in console.get("/topics/t/0")[1]
 
 
-def test_a_partition_says_in_words_what_the_picture_shows(console: World) -> None:
+def test_a_partition_says_in_words_what_the_picture_shows(console: ConsoleOfTopics) -> None:
     _, body = console.get("/topics/t/0")
     log = console.world.log("t")
     assert body.count("<rect ") == log.segment_count
@@ -123,7 +123,7 @@ def test_a_partition_says_in_words_what_the_picture_shows(console: World) -> Non
     assert "min.cleanable.dirty.ratio" in body or "active" in body
 
 
-def test_what_is_not_there(console: World) -> None:
+def test_what_is_not_there(console: ConsoleOfTopics) -> None:
     for path in ("/topics/no", "/topics/t/7", "/topics/<b>"):
         status, body = console.get(path)
         assert status == "404 Not Found"
@@ -133,7 +133,7 @@ def test_what_is_not_there(console: World) -> None:
         assert console.console.page(PageRequest("GET", path)) is None
 
 
-def test_while_logs_are_loaded(console: World) -> None:
+def test_while_logs_are_loaded(console: ConsoleOfTopics) -> None:
     console.broker.ready = False
     status, body = console.get("/topics/t")
     assert status == "503 Service Unavailable"
@@ -141,21 +141,23 @@ def test_while_logs_are_loaded(console: World) -> None:
     assert console.get("/console.css")[0] == "200 OK"
 
 
-def test_names_that_somebody_else_may_have(console: World) -> None:
+def test_names_that_somebody_else_may_have(console: ConsoleOfTopics) -> None:
     page = console.console.page(PageRequest("GET", "/topics/t", authority="evil.example"))
     assert page is not None
     assert page.status == "421 Misdirected Request"
     assert b"segments" not in page.body
 
 
-def test_pages_that_only_show_take_no_post(console: World) -> None:
+def test_pages_that_only_show_take_no_post(console: ConsoleOfTopics) -> None:
     page = console.console.page(PageRequest("POST", "/topics", authority="localhost"))
     assert page is not None
     assert page.status == "405 Method Not Allowed"
 
 
 @pytest.mark.parametrize("error", [OSError("disk <b>"), ValueError("secret")])
-def test_a_page_that_can_not_be_made(console: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_can_not_be_made(
+    console: ConsoleOfTopics, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*arguments: Any) -> Any:
         raise error
 
@@ -167,7 +169,7 @@ def test_a_page_that_can_not_be_made(console: World, error: Exception, monkeypat
     check(body)
 
 
-def test_headers_of_an_answer(console: World) -> None:
+def test_headers_of_an_answer(console: ConsoleOfTopics) -> None:
     """A page may load its own style and script and nothing else; nothing of it is kept, framed or guessed at."""
     page = console.console.answer({"PATH_INFO": "/topics", "HTTP_HOST": "127.0.0.1:9404", "REMOTE_ADDR": "127.0.0.1"})
     assert page is not None

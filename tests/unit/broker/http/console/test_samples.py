@@ -10,7 +10,7 @@ from tidelog.broker.http.console.samples import INTERVAL_S, KEPT, ApiSample, Sam
 from tidelog.broker.requests.counters import RequestCounters
 
 
-class World:
+class SampledBroker:
     """A broker's counters, a clock, and a loop that does what it is told when `turn` is called."""
 
     def __init__(self) -> None:
@@ -37,71 +37,71 @@ class World:
 
 
 def test_a_sample_has_what_has_risen() -> None:
-    world = World()
-    world.counters.produced_bytes = 1000
-    world.counters.latencies[3][20] = 5
-    world.counters.nanoseconds[3] = 5000
-    world.later(0)
-    assert world.samples.samples() == [], "the first look has nothing to compare with"
-    world.counters.produced_bytes += 70
-    world.counters.errors[3, 1] += 2
-    world.counters.latencies[3][20] += 1
-    world.counters.latencies[3][22] += 3
-    world.counters.nanoseconds[3] += 900
-    world.server.received_bytes = 40
-    world.later()
-    (sample,) = world.samples.samples()
+    sampled = SampledBroker()
+    sampled.counters.produced_bytes = 1000
+    sampled.counters.latencies[3][20] = 5
+    sampled.counters.nanoseconds[3] = 5000
+    sampled.later(0)
+    assert sampled.samples.samples() == [], "the first look has nothing to compare with"
+    sampled.counters.produced_bytes += 70
+    sampled.counters.errors[3, 1] += 2
+    sampled.counters.latencies[3][20] += 1
+    sampled.counters.latencies[3][22] += 3
+    sampled.counters.nanoseconds[3] += 900
+    sampled.server.received_bytes = 40
+    sampled.later()
+    (sample,) = sampled.samples.samples()
     assert (sample.at_ms, sample.seconds, sample.connections, sample.requests) == (105_000, 5.0, 2, 4)
     assert sample.apis == (ApiSample(3, 4, 900, ((20, 1), (22, 3))),)
     assert (sample.risen.produced_bytes, sample.risen.received_bytes, sample.risen.errors) == (70, 40, 2)
-    world.later()
-    assert world.samples.samples()[-1].apis == (), "an idle daemon's sample holds nothing"
+    sampled.later()
+    assert sampled.samples.samples()[-1].apis == (), "an idle daemon's sample holds nothing"
 
 
 def test_it_looks_when_it_is_due_and_never_piles_up() -> None:
-    world = World()
-    world.later(0)
+    sampled = SampledBroker()
+    sampled.later(0)
     for _ in range(10):
-        world.later(INTERVAL_S / 10.5)
-    assert len(world.samples.samples()) == 0
-    world.now_s += 60
+        sampled.later(INTERVAL_S / 10.5)
+    assert len(sampled.samples.samples()) == 0
+    sampled.now_s += 60
     for _ in range(5):  # the loop stands still
-        world.samples.tick()
-        world.now_s += 60
-    assert len(world.calls) == 1
-    world.turn()
-    assert len(world.samples.samples()) == 1
+        sampled.samples.tick()
+        sampled.now_s += 60
+    assert len(sampled.calls) == 1
+    sampled.turn()
+    assert len(sampled.samples.samples()) == 1
 
 
 def test_the_ring_has_an_end() -> None:
-    world = World()
+    sampled = SampledBroker()
     for _ in range(KEPT + 20):
-        world.later()
-    assert len(world.samples.samples()) == KEPT
+        sampled.later()
+    assert len(sampled.samples.samples()) == KEPT
 
 
 def test_a_loop_that_is_closed() -> None:
-    world = World()
+    sampled = SampledBroker()
 
     def closed(call: Any) -> None:
         raise RuntimeError("closed")
 
-    world.broker.loop.call_soon_threadsafe = closed
-    world.samples.tick()
+    sampled.broker.loop.call_soon_threadsafe = closed
+    sampled.samples.tick()
 
 
 def test_counters_of_the_ring_are_those_of_the_daemon() -> None:
     """Their sum over any stretch is what the totals rose by."""
-    world = World()
-    world.later(0)
+    sampled = SampledBroker()
+    sampled.later(0)
     total: Counter[int] = Counter()
     for number in range(20):
-        world.counters.latencies[number % 3][10 + number % 5] += number
-        world.counters.nanoseconds[number % 3] += number
+        sampled.counters.latencies[number % 3][10 + number % 5] += number
+        sampled.counters.nanoseconds[number % 3] += number
         total[number % 3] += number
-        world.later()
+        sampled.later()
     found: Counter[int] = Counter()
-    for sample in world.samples.samples():
+    for sample in sampled.samples.samples():
         for api in sample.apis:
             found[api.key] += api.requests
     assert found == total

@@ -31,7 +31,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-class World:
+class Checking:
     def __init__(self) -> None:
         self.thread = Thread()
         self.checks = PasswordChecks(self.thread)
@@ -55,62 +55,62 @@ class World:
 
 
 async def test_one_address_with_a_hundred_guesses_keeps_another_back_by_one_of_them() -> None:
-    world = World()
-    guesses = await world.begin(*[("10.0.0.66", f"guess {number}") for number in range(100)])
-    good = await world.begin(("10.0.0.1", "good"))
-    await world.do_all()
-    assert world.done.index("good") == 2, "behind the one in work and the one that was next"
+    checking = Checking()
+    guesses = await checking.begin(*[("10.0.0.66", f"guess {number}") for number in range(100)])
+    good = await checking.begin(("10.0.0.1", "good"))
+    await checking.do_all()
+    assert checking.done.index("good") == 2, "behind the one in work and the one that was next"
     assert await good[0]
     assert not any([await task for task in guesses])
-    assert len(world.done) == 101
+    assert len(checking.done) == 101
 
 
 async def test_addresses_take_turns_and_within_one_the_first_is_first() -> None:
-    world = World()
-    await world.begin(("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("b", "b2"), ("c", "c1"))
-    assert world.checks.waiting == 5
-    await world.do_all()
-    assert world.done == ["a1", "a2", "b1", "c1", "a3", "b2"]
-    assert world.checks.waiting == 0
+    checking = Checking()
+    await checking.begin(("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("b", "b2"), ("c", "c1"))
+    assert checking.checks.waiting == 5
+    await checking.do_all()
+    assert checking.done == ["a1", "a2", "b1", "c1", "a3", "b2"]
+    assert checking.checks.waiting == 0
 
 
 async def test_addresses_of_one_network_are_one_row() -> None:
-    world = World()
-    await world.begin(*[("2001:db8::1", "1"), ("2001:db8::2", "2"), ("2001:db8::3", "3"), ("10.0.0.1", "other")])
-    await world.do_all()
-    assert world.done == ["1", "2", "other", "3"]
+    checking = Checking()
+    await checking.begin(*[("2001:db8::1", "1"), ("2001:db8::2", "2"), ("2001:db8::3", "3"), ("10.0.0.1", "other")])
+    await checking.do_all()
+    assert checking.done == ["1", "2", "other", "3"]
 
 
 async def test_who_has_gone_holds_nobody_up() -> None:
-    world = World()
-    tasks = await world.begin(("a", "a1"), ("a", "a2"), ("b", "b1"), ("c", "c1"))
+    checking = Checking()
+    tasks = await checking.begin(("a", "a1"), ("a", "a2"), ("b", "b1"), ("c", "c1"))
     for task in tasks[:3]:  # the one in work too: the thread ends it, nobody waits for it
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
     await settled()
-    while world.thread.given:
-        future, work = world.thread.given.pop(0)
+    while checking.thread.given:
+        future, work = checking.thread.given.pop(0)
         if future.set_running_or_notify_cancel():
             future.set_result(work())
         await settled()
-    assert world.done == ["c1"]
+    assert checking.done == ["c1"]
     assert await tasks[3] is False
-    again = await world.begin(("a", "good"))
-    await world.do_all()
+    again = await checking.begin(("a", "good"))
+    await checking.do_all()
     assert await again[0]
 
 
 async def test_a_check_that_fails_lets_the_next_one_go_on() -> None:
-    world = World()
+    checking = Checking()
 
     async def refused() -> None:
-        async with world.checks.turn("a"):
+        async with checking.checks.turn("a"):
             await asyncio.sleep(0)
             raise ValueError
 
     first = asyncio.ensure_future(refused())
-    second = await world.begin(("a", "good"))
-    await world.do_all()
+    second = await checking.begin(("a", "good"))
+    await checking.do_all()
     assert await second[0]
     assert isinstance(first.exception(), ValueError)

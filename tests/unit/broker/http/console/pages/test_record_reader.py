@@ -29,7 +29,7 @@ from tidelog.storage.producers.transaction_marker import TransactionMarker, mark
 from tidelog.storage.values import AppendOrigin
 
 
-class World:
+class LogToRead:
     """One log, and a list of the records that are in it."""
 
     def __init__(self, **settings: Any) -> None:
@@ -59,15 +59,15 @@ def offsets(slice_: Slice) -> list[int]:
 
 @pytest.fixture
 def make() -> Any:
-    made: list[World] = []
+    made: list[LogToRead] = []
 
-    def one(**settings: Any) -> World:
-        made.append(World(**settings))
+    def one(**settings: Any) -> LogToRead:
+        made.append(LogToRead(**settings))
         return made[-1]
 
     yield one
-    for world in made:
-        world.world.stop()
+    for shown in made:
+        shown.world.stop()
 
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"e"])
@@ -96,24 +96,24 @@ def test_pages_are_those_of_a_list(
     window: int,
 ) -> None:
     """Forward and back from anywhere, newest of each key, one alone; over compaction's gaps and a log start, in small steps."""
-    world = World()
+    shown = LogToRead()
     for records, codec in batches:
-        world.append(records, codec)
+        shown.append(records, codec)
     if is_cleaned:
-        world.log.roll()
-        world.world.clean_all()
-    world.log.increment_log_start_offset(min(deleted, world.log.high_watermark))
+        shown.log.roll()
+        shown.world.clean_all()
+    shown.log.increment_log_start_offset(min(deleted, shown.log.high_watermark))
     with mock.patch.multiple(record_reader, WINDOW_BYTES=window, SLICE_BYTES=window):
-        _check(world, count, at)
-    world.world.stop()
+        _check(shown, count, at)
+    shown.world.stop()
 
 
-def _check(world: World, count: int, at: int) -> None:
-    reader = world.reader()
+def _check(shown: LogToRead, count: int, at: int) -> None:
+    reader = shown.reader()
     everything = reader.forward(0, 10_000, Budget())
-    oracle = _all(world)
+    oracle = _all(shown)
     assert [one.record for one in everything.entries if isinstance(one, Shown)] == oracle
-    assert everything.next_offset == reader.limit == world.log.high_watermark
+    assert everything.next_offset == reader.limit == shown.log.high_watermark
     forward = reader.forward(at, count, Budget())
     wanted = [one.offset for one in oracle if one.offset >= at][:count]
     assert offsets(forward) == wanted
@@ -127,9 +127,9 @@ def _check(world: World, count: int, at: int) -> None:
     assert (isinstance(one, Shown) and one.record.offset) == (at if at in {r.offset for r in oracle} else False)
 
 
-def _all(world: World) -> list[Record]:
+def _all(shown: LogToRead) -> list[Record]:
     """By the reader of the storage tests, not by the one under test."""
-    return [one for one in data_records(world.log) if one.offset >= world.log.log_start_offset]
+    return [one for one in data_records(shown.log) if one.offset >= shown.log.log_start_offset]
 
 
 def _walk(step: Callable[[int], Slice], start: int, following: Callable[[Slice], int]) -> list[int]:
@@ -149,10 +149,10 @@ def _walk(step: Callable[[int], Slice], start: int, following: Callable[[Slice],
 def test_turning_pages_shows_each_record_once_whatever_a_page_may_cost(
     number: int, count: int, cost_bytes: int, cost_records: int
 ) -> None:
-    world = World()
+    shown = LogToRead()
     for one in range(number):
-        put(world.log, f"k{one % 4}", "v" * (one % 50))
-    reader = world.reader()
+        put(shown.log, f"k{one % 4}", "v" * (one % 50))
+    reader = shown.reader()
 
     def budget() -> Budget:
         return Budget(cost_bytes, cost_records)
@@ -161,60 +161,60 @@ def test_turning_pages_shows_each_record_once_whatever_a_page_may_cost(
     assert forward == list(range(number))
     pages = _walk(lambda at: reader.back(at, count, budget()), reader.limit, lambda page: page.first_offset)
     assert sorted(pages) == list(range(number)), "each once"
-    world.world.stop()
+    shown.world.stop()
 
 
-def test_transactions(make: Callable[..., World]) -> None:
-    world = make(cleanup_policy=frozenset({"delete"}))
+def test_transactions(make: Callable[..., LogToRead]) -> None:
+    shown = make(cleanup_policy=frozenset({"delete"}))
     for sequence, (producer, is_commit) in enumerate(((7, True), (7, False))):
-        world.append(
+        shown.append(
             [(b"k", b"v")], producer_id=producer, producer_epoch=0, base_sequence=sequence, is_transactional=True
         )
-        world.mark(producer, is_commit=is_commit)
-    world.append([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
-    world.append([(b"k", b"plain")])
-    entries = [one for one in world.reader().forward(0, 50, Budget()).entries if isinstance(one, Shown)]
+        shown.mark(producer, is_commit=is_commit)
+    shown.append([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
+    shown.append([(b"k", b"plain")])
+    entries = [one for one in shown.reader().forward(0, 50, Budget()).entries if isinstance(one, Shown)]
     assert [one.transaction for one in entries] == [COMMITTED, "", ABORTED, "", OPEN, ""]
     assert [one.marker for one in entries] == [
         "", "commit marker, coordinator epoch 0", "", "abort marker, coordinator epoch 0", "", "",
     ]  # fmt: skip
-    committed = world.reader(is_committed=True)
+    committed = shown.reader(is_committed=True)
     assert committed.limit == 4
     assert offsets(committed.forward(0, 50, Budget())) == [0]
     assert offsets(committed.back(99, 50, Budget())) == [0]
     assert offsets(committed.latest(99, 50, Budget())) == [0]
-    assert offsets(world.reader().latest(99, 50, Budget())) == [5], "a marker has no key of ours"
+    assert offsets(shown.reader().latest(99, 50, Budget())) == [5], "a marker has no key of ours"
 
 
 @pytest.mark.damaged("a batch is damaged")
-def test_what_can_not_be_read_is_told_and_passed_over(make: Callable[..., World]) -> None:
-    world = make()
+def test_what_can_not_be_read_is_told_and_passed_over(make: Callable[..., LogToRead]) -> None:
+    shown = make()
     for number in range(4):
-        world.append([(b"k%d" % number, b"v" * 30)] * 3, Compression.GZIP)
-    broken = _break_second(world)
-    entries = world.reader().forward(0, 50, Budget()).entries
+        shown.append([(b"k%d" % number, b"v" * 30)] * 3, Compression.GZIP)
+    broken = _break_second(shown)
+    entries = shown.reader().forward(0, 50, Budget()).entries
     unread = [one for one in entries if isinstance(one, Unread)]
     assert len(unread) == 1
     assert (unread[0].offset, unread[0].last_offset) == broken
     assert "can't be read" in unread[0].why
-    assert offsets(world.reader().forward(0, 50, Budget())) == [0, 1, 2, 6, 7, 8, 9, 10, 11]
-    assert [type(one) for one in world.reader().back(99, 4, Budget()).entries] == [Shown] * 4
-    assert isinstance(world.reader().one(4), Unread)
+    assert offsets(shown.reader().forward(0, 50, Budget())) == [0, 1, 2, 6, 7, 8, 9, 10, 11]
+    assert [type(one) for one in shown.reader().back(99, 4, Budget()).entries] == [Shown] * 4
+    assert isinstance(shown.reader().one(4), Unread)
 
 
-def _break_second(world: World) -> tuple[int, int]:
+def _break_second(shown: LogToRead) -> tuple[int, int]:
     """Makes the compressed bytes of the second batch none; returns its first and last offset."""
-    path = f"{world.log.directory}/{0:020d}.log"
-    size = 12 + int.from_bytes(world.world.fake.read_bytes(path)[8:12], "big")
-    world.world.fake.corrupt(path, size + 61, b"\xee" * 12)
+    path = f"{shown.log.directory}/{0:020d}.log"
+    size = 12 + int.from_bytes(shown.world.fake.read_bytes(path)[8:12], "big")
+    shown.world.fake.corrupt(path, size + 61, b"\xee" * 12)
     return 3, 5
 
 
-def test_steps_back_get_ahead(make: Callable[..., World]) -> None:
-    world = make()
+def test_steps_back_get_ahead(make: Callable[..., LogToRead]) -> None:
+    shown = make()
     for number in range(100):
-        put(world.log, f"k{number}", "v" * 40)
-    reader = world.reader()
+        put(shown.log, f"k{number}", "v" * 40)
+    reader = shown.reader()
     end, steps = reader.limit, 0
     while end > reader.start:
         following = reader.step_back(end, 300)
