@@ -138,21 +138,7 @@ def evaluate(facts: CleaningFacts) -> Eligibility:
     # A segment is dirty if it ends behind the first dirty offset.
     dirty = [segment for segment, end in zip(closed, ends, strict=True) if end > first_dirty]
 
-    limit, held_by = active.base_offset, Cause.ACTIVE
-    young_until: int | None = None
-    future_bytes = 0
-    if facts.min_lag_ms > 0:
-        future_bytes = sum(segment.size for segment in dirty if segment.largest_timestamp > facts.now_ms)
-        for segment in dirty:
-            if segment.largest_timestamp > facts.now_ms - facts.min_lag_ms:
-                limit, held_by = segment.base_offset, Cause.TOO_YOUNG
-                young_until = segment.largest_timestamp + facts.min_lag_ms
-                break
-    stable = min(facts.last_stable_offset, facts.high_watermark)
-    if stable < limit:
-        # Round down to the start of the segment with the last stable offset: a pass takes whole segments.
-        limit = max((s.base_offset for s in closed if s.base_offset <= stable), default=facts.log_start_offset)
-        held_by = Cause.OPEN_TRANSACTION
+    limit, held_by, young_until = _limit(facts, dirty)
     cleanable = [segment for segment in dirty if segment.base_offset < limit]
     # Where the last pass ended inside of a segment, the whole segment counts as dirty.
     edge = min(first_dirty, cleanable[0].base_offset if cleanable else limit)
@@ -164,32 +150,12 @@ def evaluate(facts: CleaningFacts) -> Eligibility:
     overdue_ms = max(0, due_before - oldest) if oldest is not None else 0
     roll_is_due = facts.is_compacted and active.size > 0 and 0 < active.first_timestamp < due_before
 
-    reason, cause, next_ms = None, None, None
-    total = clean_bytes + dirty_bytes
-    ratio = dirty_bytes / total if total else 0.0
     # A horizon in a segment beyond `limit` is not due: that segment can't be cleaned yet.
     horizon_ms = _earliest(*(facts.horizons.get(s.base_offset) for s in closed if s.base_offset < limit))
-    if not facts.is_compacted:
-        cause = Cause.NOT_COMPACTED
-    elif facts.failure is not None:
-        cause, next_ms = Cause.UNCLEANABLE, facts.retry_ms
-    elif dirty_bytes and overdue_ms:
-        reason = Reason.MAX_LAG
-    elif ratio > facts.min_dirty_ratio:
-        reason = Reason.RATIO
-    elif facts.was_interrupted:
-        reason = Reason.INTERRUPTED
-    elif horizon_ms is not None and horizon_ms <= facts.now_ms:
-        reason = Reason.HORIZON
-    elif dirty_bytes:
-        cause = Cause.BELOW_RATIO
-        is_limited = oldest is not None and facts.max_lag_ms < NO_LIMIT_MS
-        next_ms = _earliest(horizon_ms, oldest + facts.max_lag_ms + 1 if oldest is not None and is_limited else None)
-    elif first_dirty >= facts.log_end_offset:
-        cause, next_ms = Cause.CLEAN, horizon_ms
-    else:
-        cause = held_by
-        next_ms = _earliest(horizon_ms, young_until if held_by is Cause.TOO_YOUNG else None)
+    has_nothing_dirty = first_dirty >= facts.log_end_offset
+    reason, cause, next_ms = _verdict(
+        facts, clean_bytes, dirty_bytes, oldest, horizon_ms, (held_by, young_until), has_nothing_dirty=has_nothing_dirty
+    )
     return Eligibility(
         first_dirty,
         limit,
@@ -203,8 +169,72 @@ def evaluate(facts: CleaningFacts) -> Eligibility:
         overdue_ms,
         roll_is_due,
         next_ms,
-        future_bytes,
+        sum(segment.size for segment in dirty if segment.largest_timestamp > facts.now_ms)
+        if facts.min_lag_ms > 0
+        else 0,
     )
+
+
+def _limit(facts: CleaningFacts, dirty: Sequence[SegmentFacts]) -> tuple[int, Cause, int | None]:
+    """Offset below which segments may be cleaned, what holds it there, and until when, in ms, if it is a record's age."""
+    closed, active = facts.segments[:-1], facts.segments[-1]
+    limit, held_by = active.base_offset, Cause.ACTIVE
+    young_until: int | None = None
+    if facts.min_lag_ms > 0:
+        for segment in dirty:
+            if segment.largest_timestamp > facts.now_ms - facts.min_lag_ms:
+                limit, held_by = segment.base_offset, Cause.TOO_YOUNG
+                young_until = segment.largest_timestamp + facts.min_lag_ms
+                break
+    stable = min(facts.last_stable_offset, facts.high_watermark)
+    if stable < limit:
+        # Round down to the start of the segment with the last stable offset: a pass takes whole segments.
+        limit = max((s.base_offset for s in closed if s.base_offset <= stable), default=facts.log_start_offset)
+        held_by = Cause.OPEN_TRANSACTION
+    return limit, held_by, young_until
+
+
+def _verdict(
+    facts: CleaningFacts,
+    clean_bytes: int,
+    dirty_bytes: int,
+    oldest: int | None,
+    horizon_ms: int | None,
+    held: tuple[Cause, int | None],
+    *,
+    has_nothing_dirty: bool,
+) -> tuple[Reason | None, Cause | None, int | None]:
+    """The reason to clean, or the cause not to, and when that cause ends by itself.
+
+    `oldest`: time of the first dirty record that may go; `held`: what holds the limit, and until when.
+    """
+    reason: Reason | None = None
+    cause: Cause | None = None
+    next_ms: int | None = None
+    total = clean_bytes + dirty_bytes
+    ratio = dirty_bytes / total if total else 0.0
+    if not facts.is_compacted:
+        cause = Cause.NOT_COMPACTED
+    elif facts.failure is not None:
+        cause, next_ms = Cause.UNCLEANABLE, facts.retry_ms
+    elif dirty_bytes and oldest is not None and oldest < facts.now_ms - facts.max_lag_ms:
+        reason = Reason.MAX_LAG
+    elif ratio > facts.min_dirty_ratio:
+        reason = Reason.RATIO
+    elif facts.was_interrupted:
+        reason = Reason.INTERRUPTED
+    elif horizon_ms is not None and horizon_ms <= facts.now_ms:
+        reason = Reason.HORIZON
+    elif dirty_bytes:
+        cause = Cause.BELOW_RATIO
+        is_limited = oldest is not None and facts.max_lag_ms < NO_LIMIT_MS
+        next_ms = _earliest(horizon_ms, oldest + facts.max_lag_ms + 1 if oldest is not None and is_limited else None)
+    elif has_nothing_dirty:
+        cause, next_ms = Cause.CLEAN, horizon_ms
+    else:
+        cause, young_until = held
+        next_ms = _earliest(horizon_ms, young_until if cause is Cause.TOO_YOUNG else None)
+    return reason, cause, next_ms
 
 
 def _earliest(*times: int | None) -> int | None:

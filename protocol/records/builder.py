@@ -109,16 +109,7 @@ def build_batch(
     if not records and last_offset is None:
         raise ValueError("an empty batch needs its last offset")
     base_timestamp = delete_horizon if delete_horizon is not None else records[0].timestamp if records else NO_TIMESTAMP
-    body = bytearray()
-    previous = -1
-    max_timestamp = NO_TIMESTAMP
-    for index, record in enumerate(records):
-        delta = index if offsets is None else offsets[index] - base_offset
-        if delta <= previous:
-            raise ValueError(f"offset {base_offset + delta} of record {index} does not rise")
-        append_record(body, delta, record.timestamp - base_timestamp, record)
-        max_timestamp = max(max_timestamp, record.timestamp)
-        previous = delta
+    body, previous, max_timestamp = _body(records, base_offset, offsets, base_timestamp)
     last_delta = previous if last_offset is None else last_offset - base_offset
     if not previous <= last_delta < 1 << 31:
         raise ValueError(f"last offset {base_offset + last_delta} does not fit a batch at {base_offset}")
@@ -134,25 +125,29 @@ def build_batch(
     )
     batch = bytearray(RECORD_BATCH_OVERHEAD + len(payload))
     HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        len(batch) - LOG_OVERHEAD,
-        partition_leader_epoch,
-        MAGIC_V2,
-        0,
-        attributes,
-        last_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
-    )
+        batch, 0, base_offset, len(batch) - LOG_OVERHEAD, partition_leader_epoch, MAGIC_V2, 0, attributes, last_delta,
+        base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
+    )  # fmt: skip
     batch[RECORD_BATCH_OVERHEAD:] = payload
     seal(batch)
     return bytes(batch)
+
+
+def _body(
+    records: Sequence[RecordLike], base_offset: int, offsets: Sequence[int] | None, base_timestamp: int
+) -> tuple[bytearray, int, int]:
+    """The records' bytes, the last one's offset delta (-1 without records) and the largest timestamp."""
+    body = bytearray()
+    previous = -1
+    max_timestamp = NO_TIMESTAMP
+    for index, record in enumerate(records):
+        delta = index if offsets is None else offsets[index] - base_offset
+        if delta <= previous:
+            raise ValueError(f"offset {base_offset + delta} of record {index} does not rise")
+        append_record(body, delta, record.timestamp - base_timestamp, record)
+        max_timestamp = max(max_timestamp, record.timestamp)
+        previous = delta
+    return body, previous, max_timestamp
 
 
 def recompress(buffer: Bytes, position: int, end: int, compression: Compression, level: int | None = None) -> bytearray:

@@ -142,16 +142,10 @@ def _verify_files(
         report.add("no-segment", directory, -1, "no .log file")
         return PartitionFacts(topic_id, None)
     epochs = _epochs(file_system, directory, report)
-    cleaned = root.cleaned if root.has_cleaner else -1
-    if root.recovery_point is not None and _cleaning_is_unfinished(file_system, directory):
-        # Its checkpoint moves at the end; segments that it has put in place lie below the recovery point.
-        cleaned = max(root.cleaned or 0, root.recovery_point)
+    cleaned = _cleaned(file_system, directory, root)
+    cleaned_below = None if cleaned == -1 else cleaned or 0
     producers = ProducerCheck(
-        file_system,
-        directory,
-        report,
-        cleaned_below=None if cleaned == -1 else cleaned or 0,
-        log_start=root.log_start or 0,
+        file_system, directory, report, cleaned_below=cleaned_below, log_start=root.log_start or 0
     )
     snapshots = _snapshots(directory, files)
     producers.begin(bases[0], snapshots)
@@ -170,25 +164,15 @@ def _verify_files(
             producers.restart(base)
         mark = report.mark()
         segment = SegmentCheck(
-            file_system,
-            directory,
-            base,
-            around,
-            producers,
-            report,
-            is_active=base == bases[-1],
-            last_leader_epoch=last_epoch,
-            on_progress=on_progress,
-        )
+            file_system, directory, base, around, producers, report,
+            is_active=base == bases[-1], last_leader_epoch=last_epoch, on_progress=on_progress,
+        )  # fmt: skip
         if base < end_offset:
             report.add("segment-overlap", segment.log_path, -1, f"the segment before ends at {end_offset - 1}")
         elif base > end_offset:
             segment.report_gap("segment-gap", segment.log_path, -1, end_offset, base)
         try:
-            inode = file_system.stat(segment.log_path).inode
-            segment.run()
-            if file_system.stat(segment.log_path).inode != inode:
-                raise FileNotFoundError(errno.ENOENT, "replaced meanwhile", segment.log_path)
+            _run(segment, file_system)
         except FileNotFoundError:
             if root.is_stopped:
                 raise
@@ -209,11 +193,33 @@ def _verify_files(
     if len(sizes) == len(bases):
         extents = [SegmentExtent(base, end, sizes[base]) for base, end in ends]
         ledger.finish(extents, live, root.cleaned, root.log_start or 0, holes)
-    for offset, path in snapshots:
-        if offset not in bases and offset != end_offset and offset < end_offset:
-            report.add("snapshot-stray", path, -1, f"no segment begins at {offset}")
+    _check_snapshots(snapshots, bases, end_offset, report)
     _check_epochs_end(directory, epochs, end_offset, report)
     return PartitionFacts(topic_id, end_offset)
+
+
+def _cleaned(file_system: FileSystem, directory: str, root: RootFacts) -> int | None:
+    """Offset below which the log may have been cleaned; -1: never was, None: not known."""
+    if root.recovery_point is not None and _cleaning_is_unfinished(file_system, directory):
+        # Its checkpoint moves at the end; segments that it has put in place lie below the recovery point.
+        return max(root.cleaned or 0, root.recovery_point)
+    return root.cleaned if root.has_cleaner else -1
+
+
+def _run(segment: SegmentCheck, file_system: FileSystem) -> None:
+    """Check the segment. FileNotFoundError: it was deleted or replaced meanwhile."""
+    inode = file_system.stat(segment.log_path).inode
+    segment.run()
+    if file_system.stat(segment.log_path).inode != inode:
+        raise FileNotFoundError(errno.ENOENT, "replaced meanwhile", segment.log_path)
+
+
+def _check_snapshots(
+    snapshots: Iterable[tuple[int, str]], bases: Sequence[int], end_offset: int, report: Report
+) -> None:
+    for offset, path in snapshots:
+        if offset not in bases and offset < end_offset:
+            report.add("snapshot-stray", path, -1, f"no segment begins at {offset}")
 
 
 def _cleaning_is_unfinished(file_system: FileSystem, directory: str) -> bool:

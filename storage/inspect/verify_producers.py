@@ -258,9 +258,22 @@ class ProducerCheck:
         ours, logs = there.producer_epoch, log.producer_epoch
         if ours != logs and (is_whole or ours < logs):
             return f"epoch {ours}, in the log {logs}"
-        is_newer = ours > logs
+        if difference := self._batch_difference(there, log) or self._transaction_difference(there, log):
+            return difference
+        # A producer that had expired and came back has forgotten its coordinator.
+        ours, logs = there.coordinator_epoch, log.coordinator_epoch
+        if ours not in (logs, -1) and (ours < logs or marker >= hidden):
+            return f"coordinator epoch {ours}, in the log {logs}"
+        return ""
+
+    def _batch_difference(self, there: ProducerStateEntry, log: ProducerStateEntry) -> str:
+        """Contradiction about the producer's last batch; "" if none. The epochs are possible."""
+        hidden = self.hidden_below
+        last_event = self._last_event[log.producer_id]
+        marker = self._last_marker.get(log.producer_id, -1)
+        is_whole = last_event >= hidden
         ours, logs = there.last_offset, log.last_offset
-        if is_newer:
+        if there.producer_epoch > log.producer_epoch:
             is_possible = ours < 0 or last_event < _begin(there) < hidden
         else:
             is_possible = ours == logs or (ours > logs and _begin(there) < hidden)
@@ -277,6 +290,13 @@ class ProducerCheck:
         for name, ours, logs in pairs:
             if ours != logs:
                 return f"{name} {ours}, in the log {logs}"
+        return ""
+
+    def _transaction_difference(self, there: ProducerStateEntry, log: ProducerStateEntry) -> str:
+        """Contradiction about the producer's open transaction; "" if none."""
+        hidden = self.hidden_below
+        is_whole = self._last_event[log.producer_id] >= hidden
+        marker = self._last_marker.get(log.producer_id, -1)
         first, logs_first = there.current_txn_first_offset, log.current_txn_first_offset
         if first != logs_first:
             is_hidden = first is not None and marker < first < hidden
@@ -286,10 +306,6 @@ class ProducerCheck:
             is_hidden = is_hidden or (first is None and logs_first is not None and logs_first < self._log_start)
             if not is_hidden or (logs_first is None and is_whole):
                 return f"open transaction {first}, in the log {logs_first}"
-        # A producer that had expired and came back has forgotten its coordinator.
-        ours, logs = there.coordinator_epoch, log.coordinator_epoch
-        if ours not in (logs, -1) and (ours < logs or marker >= hidden):
-            return f"coordinator epoch {ours}, in the log {logs}"
         return ""
 
     def finish(self, end_offset: int, *, is_stopped: bool) -> None:

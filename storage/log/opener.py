@@ -10,7 +10,7 @@ from ..ledger.keeper import LedgerKeeper
 from ..producers.state import ProducerStateManager
 from ..segment.files import LogDirectory, SegmentFiles
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
-from .loader import LogLoader
+from .loader import LoadedLog, LogLoader
 from .local_log import LocalLog
 from .partition_metadata import read_partition_metadata
 from .recovery import NO_PROGRESS, Progress
@@ -106,8 +106,32 @@ class LogOpener:
             damage_policy=self.config.log_damage_policy,
             left_files=last_stop.files,
         ).load()
+        local = self._local_log(f"{topic}-{partition}", place, directory, loaded, last_stop)
+        log = UnifiedLog(
+            topic,
+            partition,
+            topic_id,
+            local,
+            producers,
+            epochs,
+            log_start_offset=loaded.log_start_offset,
+            scheduler=place.scheduler,
+            time=self._time,
+        )
+        log.save_start_offset = place.save_start_offset
+        if loaded.files_changed:
+            local.mark_changed()
+        if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:
+            # Recovered records may be in the page cache alone: nobody shall read records that a power cut can take back.
+            log.flush()
+        return log, loaded.stats
+
+    def _local_log(
+        self, name: str, place: LogPlace, directory: LogDirectory, loaded: LoadedLog, last_stop: LastStop
+    ) -> LocalLog:
+        """The segments that were loaded, with the ledger that counts them."""
         local = LocalLog(
-            f"{topic}-{partition}",
+            name,
             directory,
             loaded.segments,
             log_end_offset=loaded.log_end_offset,
@@ -127,24 +151,7 @@ class LogOpener:
             log_start_offset=loaded.log_start_offset,
             holes=loaded.holes,
         )
-        log = UnifiedLog(
-            topic,
-            partition,
-            topic_id,
-            local,
-            producers,
-            epochs,
-            log_start_offset=loaded.log_start_offset,
-            scheduler=place.scheduler,
-            time=self._time,
-        )
-        log.save_start_offset = place.save_start_offset
-        if loaded.files_changed:
-            local.mark_changed()
-        if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:
-            # Recovered records may be in the page cache alone: nobody shall read records that a power cut can take back.
-            log.flush()
-        return log, loaded.stats
+        return local
 
     def _read_topic_id(self, path: str) -> UUID | None:
         """The topic id in partition.metadata; None without a file, or with one line if it is damaged."""
