@@ -167,7 +167,7 @@ def run_explain(options: Any) -> int:
 
     name = _name_of(options)
     if options.operation is AclOperation.ALL:
-        raise KafkaFailure("ask about one operation: nothing that a client does is ALL of them")
+        raise KafkaFailure("ask about one operation: no request is for ALL of them")
     if why := acl_words.pointless(options.resource, [options.operation]):
         raise KafkaFailure(why)
     with acl_source(options) as source:
@@ -252,10 +252,10 @@ def _name_of(options: Any) -> str:
 
     if options.resource is ResourceType.CLUSTER:
         if options.name not in (None, CLUSTER_NAME):
-            raise KafkaFailure(f"there is one cluster; leave its name away, or say {CLUSTER_NAME}")
+            raise KafkaFailure(f"there is one cluster; give no name, or {CLUSTER_NAME}")
         return CLUSTER_NAME
     if not options.name:
-        raise KafkaFailure(f"a {options.resource.name.lower().replace('_', ' ')} has a name: say it, or '*' for all")
+        raise KafkaFailure(f"a {options.resource.name.lower().replace('_', ' ')} needs a name: give it, or '*' for all")
     return str(options.name)
 
 

@@ -377,10 +377,12 @@ def _secrets(facts: Facts, _config: BrokerConfig) -> Iterator[Finding]:
 
 def _listeners(_facts: Facts, config: BrokerConfig) -> Iterator[Finding]:
     found = open_listeners(config)
-    shown = ", ".join(f"{listener.address} asks nobody: whoever reaches it may {listener.may}" for listener in found)
+    shown = ", ".join(
+        f"{listener.address} has no authentication: whoever reaches it may {listener.may}" for listener in found
+    )
     yield Finding(
         "open listeners", WARN if found else OK, shown or "none: each asks who a client is, or is this machine's alone",
-        "what other machines reach and asks nobody is open to all of them", ADVICE,
+        "a listener that others reach and that has no authentication is open to all of them", ADVICE,
     )  # fmt: skip
 
 

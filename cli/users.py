@@ -181,12 +181,12 @@ def _password(options: Any) -> str:
 
         password = getpass.getpass(f"password of {options.name}: ")
         if getpass.getpass("once more: ") != password:
-            raise KafkaFailure("these were two passwords")
+            raise KafkaFailure("the two passwords differ")
     else:
         password = sys.stdin.readline()
     password = password.rstrip("\r\n")
     if not password:
-        raise KafkaFailure("an empty password is none: give one on standard input, or by --password-file")
+        raise KafkaFailure("the password is empty: give one on standard input, or by --password-file")
     return password
 
 

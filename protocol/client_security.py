@@ -160,7 +160,7 @@ class _Scram:
         fields = dict(part.partition("=")[::2] for part in said.decode("utf-8", "replace").split(","))
         if self._signature is not None:
             if not hmac.compare_digest(_decoded(fields.get("v", "")), self._signature):
-                raise ClientSecurityError("the server does not know the password: it is not who it says it is")
+                raise ClientSecurityError("the server's proof is wrong: it does not know the password")
             return None
         nonce, iterations = fields.get("r", ""), fields.get("i", "")
         # A server that adds nothing of its own to the nonce could have been answered before: proofs could be used again.
@@ -169,7 +169,8 @@ class _Scram:
         if not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
             raise ClientSecurityError(
                 f"the server asks for {int(iterations)} iterations of {self._mechanism}; from {MIN_ITERATIONS} to "
-                f"{MAX_ITERATIONS} are done: it shall not get a proof whose password is easily guessed, nor keep this client busy"
+                f"{MAX_ITERATIONS} are accepted: with fewer the password could be guessed from "
+                "the proof, more would keep this client busy"
             )
         salt = _decoded(fields.get("s", ""))
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, int(iterations))
@@ -232,7 +233,7 @@ def security_of(found: Mapping[str, str]) -> ClientSecurity:
         else:
             user, password = options.get("username", user), options.get("password", password)
         if not user and oauth is None:
-            raise ClientSecurityError("who are you? set sasl.username and sasl.password, or sasl.jaas.config")
+            raise ClientSecurityError("no user is given: set sasl.username and sasl.password, or sasl.jaas.config")
     return ClientSecurity(
         protocol,
         mechanism,

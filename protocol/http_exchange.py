@@ -44,7 +44,7 @@ class Endpoint:
         try:
             self._port = url.port or (443 if secure else 80)
         except ValueError:
-            raise ValueError(f"{self._url} has a port that is none") from None
+            raise ValueError(f"{self._url} has an invalid port") from None
         if secure:
             try:
                 self._context = ssl.create_default_context(cafile=authorities)
@@ -96,7 +96,7 @@ class Endpoint:
             with connection.getresponse() as response:  # which holds the socket by itself from here on
                 data = response.read(max_bytes + 1)
             if len(data) > max_bytes:
-                raise ExchangeError(f"{self._url} has more than {max_bytes} bytes to say")
+                raise ExchangeError(f"{self._url} answers with more than {max_bytes} bytes")
             if response.length:
                 raise http.client.IncompleteRead(data, response.length)
             location = response.headers.get("Location") or ""

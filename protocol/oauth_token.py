@@ -292,7 +292,9 @@ def _granted(settings: TokenSettings, parts: SplitResult, now_s: float) -> Clien
     except ExchangeError as error:
         raise TokenUnavailableError(str(error)) from None
     if 300 <= answer.status < 400:
-        raise ClientSecurityError(f"{endpoint} answers {answer.status}: no redirect is followed, say where tokens are")
+        raise ClientSecurityError(
+            f"{endpoint} answers {answer.status}: redirects are not followed, say where tokens are"
+        )
     if answer.status != 200:
         kind = TokenUnavailableError if answer.status >= 500 or answer.status in _PASSING else ClientSecurityError
         why = _what_is_wrong(answer.data, settings)

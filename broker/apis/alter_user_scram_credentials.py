@@ -129,5 +129,5 @@ def _credential(upsertion: ScramCredentialUpsertion) -> Credential:
         raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"a salt has at most {MAX_SALT_BYTES} bytes")
     # A client that has another way from a password to its key than the hash's may keep a key of any length: it gets in with it.
     if not upsertion.salted_password:
-        raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a salted password of no byte")
+        raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password is empty")
     return credential_of(mechanism, upsertion.salted_password, upsertion.salt, upsertion.iterations)

@@ -95,7 +95,7 @@ async def _create(
     topics = context.broker.topics
     try:
         if topic.name == CLUSTER_METADATA_TOPIC:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"'{topic.name}' is Kafka's own and can't be made")
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"'{topic.name}' is internal to Kafka and can't be created")
         overrides = _overrides(topic)
         partitions = _partitions(topic, context)
         config = topics.check_new(topic.name, partitions, overrides)

@@ -148,7 +148,7 @@ class OfflineCompaction:
             raise DataDirectoryError(
                 self._path,
                 f"its topic is not compacted (cleanup.policy={','.join(sorted(target.cleanup_policy))})",
-                "add --topic-set cleanup.policy=compact if it shall be all the same",
+                "add --topic-set cleanup.policy=compact to clean it all the same",
             )
 
         def config_of(topic: str) -> LogConfig:

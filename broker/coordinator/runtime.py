@@ -233,7 +233,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             except StopIteration:
                 self._jobs[number] = self._timer.call_later(interval_ms, begin)
             except Exception:
-                log.exception("%s: work that is done every %d ms failed", self.topic, interval_ms)
+                log.exception("%s: a periodic task (every %d ms) failed", self.topic, interval_ms)
                 self._jobs[number] = self._timer.call_later(interval_ms, begin)
             else:
                 self._jobs[number] = self._timer.call_later(0, lambda: go_on(rest))

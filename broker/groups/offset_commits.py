@@ -156,7 +156,7 @@ class GroupCommits:
         unsynced = self._shards.append(shard, records)
         if group is None:
             # KIP-496's "simple" group: nobody joins it, it only stores offsets. It needs no record of its own.
-            log.info("group %s: made by a commit from outside of any group", request.group_id)
+            log.info("group %s: created by a commit without a member", request.group_id)
             shard.groups[request.group_id] = GroupMetadata(request.group_id, now_ms)
         for item, value in values:
             shard.offsets.put(request.group_id, item.topic, item.partition, value)

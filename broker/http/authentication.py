@@ -90,7 +90,7 @@ class HttpGate:
         if path == SIGN_OUT:
             self._sign_out(user, environ)
         if path.startswith("/clean/") and method == "POST" and user.role < Role.ADMIN:
-            raise NotLetInError(FORBIDDEN, f"{user.name} may only look: http.users.admin has who may act.")
+            raise NotLetInError(FORBIDDEN, f"{user.name} may only read: http.users.admin names the users that may act.")
         environ[USER] = user
 
     def _sign_out(self, user: HttpUser, environ: dict[str, Any]) -> None:

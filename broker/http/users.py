@@ -149,7 +149,8 @@ class HttpUsers:
         role = self._role(name)
         if role is None:
             raise NotLetInError(
-                FORBIDDEN, "You are known, and may do nothing here: http.users.read and http.users.admin have who may."
+                FORBIDDEN,
+                "You are signed in, but may do nothing here: http.users.read and http.users.admin name the users that may.",
             )
         return HttpUser(name, role, by_certificate=authorization is None)
 

@@ -162,7 +162,7 @@ class MetadataImage:
         topic = self._topic(change.topic_id)
         partition = topic.partitions.get(change.partition_id)
         if partition is None:
-            raise ValueError(f"a record changes partition {change.partition_id} of {topic.name}, which it has not")
+            raise ValueError(f"a record changes partition {change.partition_id} of {topic.name}, which does not exist")
         if change.replicas is not None:
             partition.replicas = tuple(change.replicas)
         if change.leader != -2:  # an election

@@ -1,7 +1,7 @@
 """The message-set protocol's requests, from a frame to the answer: what `message.set.listeners` serve.
 
 Connections, their limits and their order are those of the Kafka listeners (`socket_server.py`, `connection.py`); this stands
-in the dispatcher's place. Where clients are asked who they are, `message_set/authentication.py` comes before it. The bytes are in
+in the dispatcher's place. Where clients have to authenticate, `message_set/authentication.py` comes before it. The bytes are in
 `protocol/message_set/wire.py`.
 
 A request that can't be read is answered with INVALID_REQUEST, and a log line says why: its frame was whole, so what follows can

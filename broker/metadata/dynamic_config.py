@@ -52,7 +52,7 @@ class DynamicSettings:
         for problem in resolved.refused:
             log.error("a setting that was changed while running is left out: %s", problem)
         if resolved.taken:
-            log.info("settings that were changed while running hold: %s", shown(resolved.taken))
+            log.info("settings that were changed while running are in force: %s", shown(resolved.taken))
         self.config = resolved.config
         self.on_changed: list[Callable[[BrokerConfig], object]] = []
         """Called with the new configuration, on the loop thread."""

@@ -17,7 +17,7 @@ partition that can't be cleaned helps nobody. Probes that restart or route ask t
     damaged_log             records that were durable were damaged and left out: see the `.damaged` files, until they are deleted
     loop_stuck              the event loop has not turned for a minute
 
-`/health` also has notes: what somebody should know and is no fault (a listener that asks nobody and that others may reach).
+`/health` also has notes: what somebody should know and is no fault (a listener without authentication that others may reach).
 
 Any thread but the loop's; no I/O.
 """

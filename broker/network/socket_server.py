@@ -94,7 +94,7 @@ class SocketServer:
         security_of: Callable[[Listener], ListenerSecurity] | None = None,
     ) -> None:
         """`dispatcher` handles what comes by `listeners`; `message_sets` makes what handles a listener of
-        `message.set.listeners`, whose clients say first who they are if its security asks for it. `security_of` is asked for
+        `message.set.listeners`, whose clients authenticate first if its security asks for it. `security_of` is asked for
         listeners that do not speak PLAINTEXT."""
         self.loop = loop
         # Not the loop's clock: uvloop's counts milliseconds, and stands still while what came in is handled.

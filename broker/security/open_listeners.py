@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...config.listener import Listener
 
 ADVICE = (
-    "bind it to 127.0.0.1, or ask clients who they are (SASL or certificates for Kafka's protocol, message.set.authentication, "
+    "bind it to 127.0.0.1, or authenticate clients (SASL or certificates for Kafka's protocol, message.set.authentication, "
     "http.authentication): docs/SECURITY.md"
 )
 
@@ -31,7 +31,7 @@ class OpenListener(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.address} asks nobody who they are: whoever reaches it may {self.may}"
+        return f"{self.address} has no authentication: whoever reaches it may {self.may}"
 
 
 def open_listeners(config: BrokerConfig) -> list[OpenListener]:

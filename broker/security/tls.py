@@ -148,7 +148,7 @@ def expiry_s(values: dict[str, object]) -> int:
                 continue
         certificate = theirs.getpeercert() or {}
     except (ssl.SSLError, ValueError) as error:
-        log.warning("the certificate is not good today: %s", error)
+        log.warning("the certificate is not valid today: %s", error)
         return 0
     return int(ssl.cert_time_to_seconds(str(certificate["notAfter"]))) if "notAfter" in certificate else 0
 

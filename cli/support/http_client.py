@@ -159,7 +159,7 @@ def ask(daemon: HttpDaemon, method: str, path: str) -> Any:
         if answer.status == 401:
             given = "" if daemon.authorization is None else f" ({error_text})"
             raise HttpFailure(
-                f"{shown} asks who you are{given}: --command-config FILE with sasl.username and sasl.password, or http.token",
+                f"{shown} needs a user{given}: --command-config FILE with sasl.username and sasl.password, or http.token",
                 401,
             )
         raise HttpFailure(str(error_text or f"{shown} answered {answer.status}"), answer.status)

@@ -199,7 +199,7 @@ class Connection:
             self._transport = connect(address, settings)
             answer = _hold(coordinators.ask_versions(settings.software), self._exchange)
             if answer.error_code:
-                raise ConnectionLostError(f"it does not say what it speaks: {error_text(answer.error_code)}")
+                raise ConnectionLostError(f"it does not list its API versions: {error_text(answer.error_code)}")
             self._protocol.learn(answer)
             self._authenticate()
         except _FACTS as fact:

@@ -141,7 +141,7 @@ def test_an_admin_acts_from_elsewhere_and_under_any_name(secured: Secured, caplo
     path = "/actions/log-level?logger=tidelog.broker.http.server&level=DEBUG"
     away = {"Host": "logs.example.com", "X-Forwarded-For": "10.1.1.1"}
     status, _, body = secured.ask(path, BOB | away | PAGE)
-    assert (status, "bob may only look" in body.decode()) == (403, True)
+    assert (status, "bob may only read" in body.decode()) == (403, True)
     status, headers, body = secured.ask(path, ALICE | away)
     assert status == 200
     cookie = headers["Set-Cookie"].partition(";")[0]
@@ -233,13 +233,13 @@ def test_commands(secured: Secured, tmp_path: Path, capsys: pytest.CaptureFixtur
     arguments = ["--http", url, "--command-config", str(file)]
     file.write_text(trust)
     assert main(["why", "t", *arguments]) == 1
-    assert "asks who you are" in capsys.readouterr().err
+    assert "needs a user" in capsys.readouterr().err
     for who in (f"http.token={TOKEN}", "sasl.username=bob\nsasl.password=bob's secret"):
         file.write_text(f"{trust}{who}\n")
         assert main(["why", "t", *arguments]) == 0
         capsys.readouterr()
         assert main(["clean", "t", *arguments]) == 1
-        assert "may only look: http.users.admin has who may act" in capsys.readouterr().err
+        assert "may only read: http.users.admin names the users that may act" in capsys.readouterr().err
     file.write_text(trust + "sasl.username=alice\nsasl.password=alice's secret\n")
     assert main(["clean", "t", "--wait", *arguments]) == 0
     plain = url.replace("https://", "")

@@ -154,7 +154,7 @@ def test_commands(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     file.write_text(f"{trust}http.token={token_of(key_id='old', exp=1)}\n")
     assert main(["why", "t", *arguments]) == 1
-    assert "asks who you are (The user, the password or the token is wrong.)" in capsys.readouterr().err
+    assert "needs a user (The user, the password or the token is wrong.)" in capsys.readouterr().err
 
 
 def test_a_rotated_key_is_found_by_the_first_token_that_names_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

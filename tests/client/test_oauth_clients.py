@@ -253,7 +253,7 @@ def test_what_an_issuer_sends_is_bounded(world: World, monkeypatch: pytest.Monke
         with pytest.raises(ClientSecurityError, match="more than 262144 bytes"):
             fetch(settings)
         world.issuer.answer = lambda handler: world.issuer.send(handler, b"", 307, Location="http://169.254.169.254/")
-        with pytest.raises(ClientSecurityError, match="answers 307: no redirect is followed"):
+        with pytest.raises(ClientSecurityError, match="answers 307: redirects are not followed"):
             fetch(settings)
     finally:
         world.issuer.answer = world.give

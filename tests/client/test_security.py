@@ -276,7 +276,7 @@ def test_commands_make_users_and_get_in_as_them(
     with Broker(settings) as broker:
         asked = ("--bootstrap-server", broker.bootstrap_servers, "--command-config", "root.properties")
         assert call("users", "create", "alice", *asked, password="pw")[0] == 0
-        assert call("users", "create", "alice", *asked)[2].startswith("tidelog: an empty password is none")
+        assert call("users", "create", "alice", *asked)[2].startswith("tidelog: the password is empty")
         listed = json.loads(call("users", "list", "--json", *asked)[1])
         assert listed == {name: {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 8192} for name in ("alice", "root")}
         assert call("users", "delete", "alice", *asked, "--mechanism", "SCRAM-SHA-256")[0] == 0

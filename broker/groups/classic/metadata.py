@@ -287,7 +287,7 @@ class GroupMetadata:
     def check_transactional_commit(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """Check that this committer may commit in a transaction now; the error code, NONE if it may.
 
-        Producers say who they are since KIP-447 only; one that does not is let in, as its epoch fences it. A rebalance does
+        Producers name their member since KIP-447 only; one that does not is let in, as its epoch fences it. A rebalance does
         not keep a transaction from committing what it has read."""
         if self.state is DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

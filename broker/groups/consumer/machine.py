@@ -121,7 +121,7 @@ class Machine:
         member = group.members.get(delay.member_id)
         if member is None or (delay.kind is DelayKind.REBALANCE and member.member_epoch != delay.epoch):
             return None
-        log.info("group %s: member %s is put out: %s", group.group_id, member.member_id, _WHY[delay.kind])
+        log.info("group %s: member %s is removed: %s", group.group_id, member.member_id, _WHY[delay.kind])
         return without(group, [member], self._environment, None)
 
     def _session_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:

@@ -189,7 +189,7 @@ class HeartbeatGroups:
                 self.carry_out(shard, group_id, outcome, group.group_type)
         except ProtocolError as error:
             # A full disk, say. The member stays, and is looked at again after as long as anything else may take.
-            log.warning("group %s: what follows from a time-out could not be written: %s", group_id, error)
+            log.warning("group %s: records of a timeout could not be written: %s", group_id, error)
             self._apply(group_id, DelaySet(delay, RETRY_MS))
 
     def delay_count(self, group_id: str) -> int:

@@ -65,7 +65,7 @@ class Machine:
     def delay_passed(self, group: ShareGroup, delay: Delay, now_ms: int) -> Outcome[None] | None:
         if delay.member_id not in group.members:
             return None
-        log.info("group %s: member %s is put out: its session expired", group.group_id, delay.member_id)
+        log.info("group %s: member %s is removed: its session expired", group.group_id, delay.member_id)
         return self._removed(group, delay.member_id, None)
 
     # -- members

@@ -7,7 +7,7 @@ A web page that somebody opens elsewhere must not read or change a daemon that o
   (DNS rebinding) is none of these (`is_own_host`; the rest of HTTP asks it too, see `../server.py`);
 - an action needs http.admin.enable and, where there is no authentication, a peer and a Host that are this machine, and no proxy
   that says it passed the request on: for it everybody is this machine;
-- with http.authentication whoever comes has been asked who they are (`../authentication.py`), and their role decides: any user
+- with http.authentication every client has authenticated (`../authentication.py`), and their role decides: any user
   who was let in may read, an admin may act, from everywhere and under every name, since no page of another name has the
   user's password;
 - an action is a POST whose Origin is the console itself, and that brings a token which only a page of this process can have
@@ -85,7 +85,7 @@ def _role_refusal(request: PageRequest, right: Right, config: BrokerConfig) -> R
     if not config.http_admin_enable:
         return Refusal(FORBIDDEN, "The console only shows: http.admin.enable is false.")
     if user.role < Role.ADMIN:
-        return Refusal(FORBIDDEN, f"{user.name[:100]} may only look: http.users.admin has who may act.")
+        return Refusal(FORBIDDEN, f"{user.name[:100]} may only read: http.users.admin names the users that may act.")
     return None
 
 
@@ -102,7 +102,7 @@ def misdirected(authority: str | None) -> Refusal:
     """Refusal of a request that came under another name."""
     return Refusal(
         MISDIRECTED,
-        f"This daemon is not to be asked for under the name {(authority or '(none)')[:100]}. Use an address or localhost, or put "
+        f"This daemon does not answer to the host name {(authority or '(none)')[:100]}. Use an address or localhost, or put "
         "the name into http.allowed.hosts.",
     )
 

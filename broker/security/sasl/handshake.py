@@ -111,7 +111,7 @@ class Authentication:
         assert self._exchange is not None
         self._steps += 1
         if self._steps > MAX_STEPS:
-            raise Refusal("there is no end to this authentication")
+            raise Refusal("this authentication takes too many steps")
         answer = self._exchange.step(message)
         step = await answer if isinstance(answer, Awaitable) else answer
         if step.refused:

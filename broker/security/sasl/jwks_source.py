@@ -61,8 +61,8 @@ class HttpSource:
             raise SourceError(str(error)) from None
         if 300 <= answer.status < 400:
             raise SourceError(
-                f"{self} answers {answer.status} and points elsewhere ({answer.location!r}): no redirect is followed, say where "
-                "the keys are"
+                f"{self} answers {answer.status} and points elsewhere ({answer.location!r}): redirects are not followed, say "
+                "where the keys are"
             )
         if answer.status != 200:
             raise SourceError(f"{self} answers {answer.status} {answer.reason}")

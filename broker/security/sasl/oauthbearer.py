@@ -132,6 +132,7 @@ def verifier_of(listener: str, value: Callable[[str], Any]) -> TokenVerifier:
             log.warning("listener %s: %s is not set, so that %s", listener, setting, what)
     if url.startswith("http:") and not url.startswith(("http://localhost", "http://127.0.0.1")):
         log.warning(
-            "listener %s: keys of tokens come in the clear, and whoever can change them can be anybody", listener
+            "listener %s: keys of tokens are fetched without TLS: whoever can change them can log in as anybody",
+            listener,
         )
     return TokenVerifier(keys, rules)

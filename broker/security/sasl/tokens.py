@@ -122,7 +122,7 @@ class TokenVerifier:
         self._check_scopes(claims.get(self._rules.scope_claim, ""))
         subject = claims.get(self._rules.subject_claim)
         if not isinstance(subject, str) or not (name := subject.strip()):
-            raise Refusal(f"the token says not whose it is: it has no text as {self._rules.subject_claim}")
+            raise Refusal(f"the token names no user: it has no text as {self._rules.subject_claim}")
         if not name.isprintable():
             raise Refusal(f"the token's {self._rules.subject_claim} has characters that no name has")
         now_s = self._clock()

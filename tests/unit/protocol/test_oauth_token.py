@@ -223,7 +223,7 @@ def test_how_long_it_lasts_by_the_issuers_word_or_its_own(issuer: Issuer, expire
         (400, b'{"error": "a\\nb\\u001b[31m"}', False, r"400, a b \[31m$"),
         (400, json.dumps({"error": "x" * 5000}).encode(), False, "400, x{300}$"),
         (429, b"", True, "429$"), (503, b'{"error": 5}', True, "503$"),
-        (302, b"", False, "answers 302: no redirect is followed"),
+        (302, b"", False, "answers 302: redirects are not followed"),
         (200, b"", False, "an answer without access_token"), (200, b"[]", False, "without access_token"),
         (200, b"[" * 100_000, False, "without access_token"),
         (200, b'{"access_token": 5}', False, "without access_token"),

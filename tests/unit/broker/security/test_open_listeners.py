@@ -80,7 +80,7 @@ async def test_one_line_at_the_start_and_a_note_in_health_which_stays_well(
         verdict = await asyncio.to_thread(Health(broker).whole)
     finally:
         await broker.stop()
-    (line,) = [message for message in caplog.messages if "asks nobody" in message]
+    (line,) = [message for message in caplog.messages if "has no authentication" in message]
     for address in ("PLAINTEXT://0.0.0.0:0", "tcp://0.0.0.0:", "http://0.0.0.0:0"):
         assert f"{address}" in line
     assert verdict.is_well
@@ -96,7 +96,7 @@ async def test_nothing_is_said_of_listeners_on_loopback(tmp_path: Path, caplog: 
         await broker.start()
     finally:
         await broker.stop()
-    assert "asks nobody" not in caplog.text
+    assert "has no authentication" not in caplog.text
 
 
 def test_the_doctor_says_so(tmp_path: Path) -> None:
@@ -105,5 +105,5 @@ def test_the_doctor_says_so(tmp_path: Path) -> None:
         (finding,) = [one for one in examine(look(config), config) if one.name == "open listeners"]
         assert finding.status == status
         if status == WARN:
-            assert "PLAINTEXT://0.0.0.0:9092 asks nobody" in finding.value
+            assert "PLAINTEXT://0.0.0.0:9092 has no authentication" in finding.value
             assert "http.authentication" in finding.advice

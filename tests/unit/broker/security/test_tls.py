@@ -204,4 +204,4 @@ def test_a_certificate_that_has_ended_is_known_for_it(caplog: pytest.LogCaptureF
     }
     make_context(values)
     assert expiry_s(values) == 0
-    assert "not good today" in caplog.text
+    assert "not valid today" in caplog.text

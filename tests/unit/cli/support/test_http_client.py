@@ -100,13 +100,13 @@ def test_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_daemon_that_asks_who_one_is() -> None:
     with answering(json_answer("401 Unauthorized", b'{"error": "Sign in to see this."}')) as (daemon, seen):
-        with pytest.raises(HttpFailure, match=r"asks who you are: --command-config FILE with") as caught:
+        with pytest.raises(HttpFailure, match=r"needs a user: --command-config FILE with") as caught:
             ask(daemon, "GET", "/why/t")
         assert caught.value.status == 401
     assert b"Authorization" not in seen[0]
     with (
         answering(json_answer("401 Unauthorized", b'{"error": "wrong"}')) as (daemon, seen),
-        pytest.raises(HttpFailure, match=r"asks who you are \(wrong\): "),
+        pytest.raises(HttpFailure, match=r"needs a user \(wrong\): "),
     ):
         ask(replace(daemon, authorization="Bearer x"), "GET", "/why/t")
     assert b"Authorization: Bearer x\r\n" in seen[0]

@@ -163,7 +163,7 @@ SASL = ApiVersion(api_key=ApiKey.SASL_HANDSHAKE, min_version=0, max_version=1)
         ([b"HTTP"], "an answer of 1213486160 bytes: this is no Kafka listener; a listener that asks for TLS or SASL"),
         ([versions(METADATA)], "broke off while it answered METADATA: the connection was closed$"),
         ([versions()], r"the daemon at 127\.0\.0\.1:\d+ does not answer METADATA as this version asks it"),
-        ([versions(error_code=42)], r"^127\.0\.0\.1:\d+: it does not say what it speaks: INVALID_REQUEST: "),
+        ([versions(error_code=42)], r"^127\.0\.0\.1:\d+: it does not list its API versions: INVALID_REQUEST: "),
         ([versions(METADATA), b"\0\0\0\x03"], "an answer of 3 bytes: this is no Kafka listener$"),
         ([versions(METADATA), b"\0\0\0\x06\0\0\0\x02\xff\xff"], "^METADATA version 5: "),
         ([versions(METADATA), b"\0\0\0\x08\0\0\0\x09\0\0\0\0"], "^METADATA version 5: answer 9 came for request 2"),

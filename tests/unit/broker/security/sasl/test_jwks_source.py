@@ -35,7 +35,7 @@ def test_addresses(url: str) -> None:
         ("ftp://host/keys", "is no address of keys"),
         ("https:///keys", "is no address of keys"),
         ("http://[::1/keys", "is no address: "),
-        ("http://host:port/keys", "a port that is none"),
+        ("http://host:port/keys", "an invalid port"),
         ("https://user:secret@host/keys", "has no user and no password"),
         ("file://host/keys", "is no address of a file here"),
         ("file:keys.json", "is no address of a file here"),
