@@ -92,10 +92,7 @@ def test_wrong_settings_are_told_together() -> None:
 def test_a_signal_stops_in_order(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C and a terminal that closes: the stop is clean and marked, as after SIGTERM."""
     with Daemon(tmp_path / "data") as daemon:
-        process = daemon._process
-        assert process is not None
-        process.send_signal(number)
-        assert process.wait(60) == 0
-        daemon._forget(process)
+        daemon.stop(number)  # DaemonError unless it exits with 0
+        assert not daemon.running
         assert (daemon.directory / ".kafka_cleanshutdown").exists()
         assert "Traceback" not in daemon.stderr()

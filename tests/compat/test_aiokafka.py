@@ -27,7 +27,7 @@ async def produce_numbers(bootstrap: str, topic: str, partitions: int, start: in
 
 
 async def read_all(bootstrap: str, topic: str, count: int) -> list[Message]:
-    return await AiokafkaDriver(bootstrap)._read(topic, count)
+    return await AiokafkaDriver(bootstrap).read_async(topic, count)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -37,8 +37,8 @@ async def test_roundtrip(bootstrap: str, make_topic: MakeTopic, codec: str) -> N
         make_topic("aio-roundtrip", 2),
         sample_records(200, full=False),
     )
-    await driver._write(topic, [Job(1, codec, records)])
-    assert await driver._read(topic, len(records)) == messages_of(1, records)
+    await driver.write_async(topic, [Job(1, codec, records)])
+    assert await driver.read_async(topic, len(records)) == messages_of(1, records)
 
 
 async def test_idempotence_keeps_order_and_counts(bootstrap: str, make_topic: MakeTopic) -> None:

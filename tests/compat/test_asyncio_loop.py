@@ -48,7 +48,7 @@ async def test_aiokafka_group(daemon: Daemon) -> None:
         partitions = [TopicPartition(topic, p) for p in range(3)]
         assert [await two.committed(partition) for partition in partitions] == [1000] * 3
         assert set((await two.end_offsets(partitions)).values()) == {1000}
-    read = in_order(await AiokafkaDriver(daemon.bootstrap)._read(topic, 3000))
+    read = in_order(await AiokafkaDriver(daemon.bootstrap).read_async(topic, 3000))
     assert [m.offset for m in read] == [i for _ in range(3) for i in range(1000)]
 
 

@@ -130,19 +130,19 @@ class Daemon:
             self.http = http["http"]
         return self
 
-    def stop(self) -> None:
-        """SIGTERM, then waits; DaemonError unless the daemon exits with 0 in time."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """A signal, then waits; DaemonError unless the daemon exits with 0 in time."""
         process = self._running_process()
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         try:
             code = process.wait(self.stop_timeout_s)
         except subprocess.TimeoutExpired:
             tail = self._stderr_tail()
             self.kill()
-            raise DaemonError(f"still running {self.stop_timeout_s:g} s after SIGTERM\n{tail}") from None
+            raise DaemonError(f"still running {self.stop_timeout_s:g} s after {number.name}\n{tail}") from None
         self._forget(process)
         if code != 0:
-            raise DaemonError(f"exit code {code} after SIGTERM\n{self._stderr_tail()}")
+            raise DaemonError(f"exit code {code} after {number.name}\n{self._stderr_tail()}")
 
     def kill(self) -> None:
         """SIGKILL, as a crash would; does nothing when nothing runs."""

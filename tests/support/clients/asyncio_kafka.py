@@ -47,12 +47,12 @@ class AiokafkaDriver:
         self._timeout_s = timeout_s
 
     def write(self, topic: str, jobs: Sequence[Job]) -> None:
-        asyncio.run(self._write(topic, jobs))
+        asyncio.run(self.write_async(topic, jobs))
 
     def read(self, topic: str, count: int) -> list[Message]:
-        return asyncio.run(self._read(topic, count))
+        return asyncio.run(self.read_async(topic, count))
 
-    async def _write(self, topic: str, jobs: Sequence[Job]) -> None:
+    async def write_async(self, topic: str, jobs: Sequence[Job]) -> None:
         for job in jobs:
             p = producer(self._bootstrap, compression_type=None if job.codec == "none" else job.codec)
             await p.start()
@@ -65,7 +65,7 @@ class AiokafkaDriver:
             finally:
                 await p.stop()
 
-    async def _read(self, topic: str, count: int) -> list[Message]:
+    async def read_async(self, topic: str, count: int) -> list[Message]:
         c = consumer(self._bootstrap)
         await c.start()
         try:
