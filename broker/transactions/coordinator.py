@@ -57,10 +57,15 @@ class TransactionFilter(NamedTuple):
 
 
 class TransactionCoordinator:
-    """Made at start; `start` when topics are known and groups are, `close` before the logs are closed."""
+    """Made at start; `start` when topics are known and groups are, `close` before the logs are closed.
+
+    Attributes:
+        log: entries of all transactional ids, in memory and in their partitions.
+        timed_out: how many were aborted because their time was over.
+    """
 
     __slots__ = (
-        "_completions", "_expiration_ms", "_features", "_log", "_max_timeout_ms", "_new_id", "_runtime", "_time",
+        "_completions", "_expiration_ms", "_features", "_max_timeout_ms", "_new_id", "_runtime", "_time", "log",
         "timed_out",
     )  # fmt: skip
 
@@ -83,8 +88,8 @@ class TransactionCoordinator:
         self._runtime = CoordinatorRuntime(
             TRANSACTION_STATE, state_log, TransactionShard, time, timer, loop, run_blocking
         )
-        self._log = TransactionLog(self._runtime, features)
-        self._completions = Completions(self._log, markers, time, timer)
+        self.log = TransactionLog(self._runtime, features)
+        self._completions = Completions(self.log, markers, time, timer)
         self._max_timeout_ms = config.transaction_max_timeout_ms
         self._expiration_ms = config.transactional_id_expiration_ms
         #: Transactions that were aborted because their time was over, since the start.
@@ -186,11 +191,11 @@ class TransactionCoordinator:
                 f"{timeout_ms} ms are not within 1 and transaction.max.timeout.ms = {self._max_timeout_ms}",
             )
         while True:
-            entry = self._log.shard_of(transactional_id).entries.get(transactional_id)
+            entry = self.log.shard_of(transactional_id).entries.get(transactional_id)
             new_id = states.NO_PRODUCER_ID
             if entry is None or states.may_need_new_id(entry.metadata):
                 new_id = await self._new_id()
-                entry = self._log.shard_of(transactional_id).entries.get(transactional_id)
+                entry = self.log.shard_of(transactional_id).entries.get(transactional_id)
             now = self._time.milliseconds()
             if entry is None:
                 entry = TransactionEntry(states.created(transactional_id, new_id, timeout_ms, now))
@@ -199,7 +204,7 @@ class TransactionCoordinator:
             outcome = states.init_producer_id(
                 entry.metadata, timeout_ms, expected, now, self._features.level(TRANSACTION_VERSION), new_id
             )
-            unsynced = self._log.write(entry, _accepted(outcome))
+            unsynced = self.log.write(entry, _accepted(outcome))
             if not entry.metadata.is_prepared:
                 producer = Producer(entry.metadata.producer_id, entry.metadata.producer_epoch)
                 await when_durable(unsynced, None)
@@ -213,32 +218,32 @@ class TransactionCoordinator:
     ) -> Unsynced:
         """The producer's transaction is about to write there; begins it if need be. None, or a future: only then may
         records follow. Raises ProtocolError."""
-        entry = self._log.find(transactional_id)
+        entry = self.log.find(transactional_id)
         outcome = states.add_partitions(entry.metadata, producer, partitions, self._time.milliseconds(), client_version)
         if outcome is ErrorCode.NONE:
             return entry.unsynced
-        return self._log.write(entry, _accepted(outcome))
+        return self.log.write(entry, _accepted(outcome))
 
     def verify(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> None:
         """Raises ProtocolError unless the producer's transaction under way is to write there."""
-        code = states.verify(self._log.find(transactional_id).metadata, producer, partition)
+        code = states.verify(self.log.find(transactional_id).metadata, producer, partition)
         if code is not ErrorCode.NONE:
             raise ProtocolError(code)
 
     async def end(self, transactional_id: str, producer: Producer, is_commit: bool, client_version: int) -> Producer:
         """Commits or aborts; returns when that is certain, and what to go on with. Raises ProtocolError."""
-        entry = self._log.find(transactional_id)
+        entry = self.log.find(transactional_id)
         new_id = states.NO_PRODUCER_ID
         if client_version >= states.VERSION_2 and entry.metadata.needs_new_id_to_end:
             new_id = await self._new_id()
-            entry = self._log.find(transactional_id)
+            entry = self.log.find(transactional_id)
         outcome = states.end(entry.metadata, producer, is_commit, self._time.milliseconds(), client_version, new_id)
         if outcome is ErrorCode.NONE:
             following = states.next_producer(entry.metadata)
             await when_durable(entry.unsynced, None)
             return following
         decided = _accepted(outcome)
-        unsynced = self._log.write(entry, decided)
+        unsynced = self.log.write(entry, decided)
         self._completions.begin(entry, unsynced)
         await when_durable(unsynced, None)
         return states.next_producer(decided)
@@ -255,7 +260,7 @@ class TransactionCoordinator:
                     continue
                 try:
                     fenced = states.fenced(entry.metadata, now, self._features.level(TRANSACTION_VERSION))
-                    unsynced = self._log.write(entry, fenced)
+                    unsynced = self.log.write(entry, fenced)
                 except ProtocolError as error:
                     log.warning("%s: its time is over, but it cannot be aborted now: %s", transactional_id, error)
                     continue
@@ -280,7 +285,7 @@ class TransactionCoordinator:
         ]
         if gone:
             try:
-                self._log.forget(shard, gone)
+                self.log.forget(shard, gone)
             except ProtocolError as error:
                 log.warning("expired transactional ids could not be removed: %s", error)
 
@@ -303,7 +308,7 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
         """Raises ProtocolError: TRANSACTIONAL_ID_NOT_FOUND, or what finding an id raises."""
-        entry = self._log.shard_of(transactional_id).entries.get(transactional_id)
+        entry = self.log.shard_of(transactional_id).entries.get(transactional_id)
         if entry is None:
             raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return entry.metadata

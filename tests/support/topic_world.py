@@ -40,9 +40,8 @@ class TopicWorld:
         self.authorizer = None
         self.store = self.metadata = MetadataStore(str(directory))
         self.time = MockTime()
-        self.topics = TopicRegistry(
-            config, self.store, InlineExecutor(), self.time, lambda: UUID(int=next(ids), version=4)
-        )
+        self.pool = InlineExecutor()
+        self.topics = TopicRegistry(config, self.store, self.pool, self.time, lambda: UUID(int=next(ids), version=4))
         self.quotas = QuotaManager(config, self.store.read().resources.get(QUOTA, {}), self.store, self.time)
         self.features = Features(self.store.read().features)
         self.resources = ResourceConfigs(self.store.read().resources, self.store, lambda: config)

@@ -72,7 +72,7 @@ class Defects(logging.Handler):
             self.found.append(logging.Formatter().format(record))
 
 
-class World:
+class FuzzedBroker:
     """A broker, made with the first input and made anew after many."""
 
     def __init__(self, **settings: str) -> None:
@@ -143,7 +143,7 @@ class World:
             self._close()
 
 
-WORLD = World()
+EDGE = FuzzedBroker()
 
 
 def kafka_requests() -> Iterator[bytes]:
@@ -203,10 +203,10 @@ def is_modest(frame: bytes) -> bool:
 @target(seeds=kafka_requests, max_input=40_000, extra=64 << 20, growth=4000)
 def kafka_listener(data: bytes) -> None:
     """Requests behind each other, to handlers that are all there."""
-    address = WORLD.broker.bootstrap_servers
-    frames = [frame for frame in frames_of(data.replace(TOPIC_ID, WORLD.topic_id)) if is_modest(frame)]
-    WORLD.send(address, b"".join(_FRAME.pack(len(frame)) + frame for frame in frames))
-    WORLD.settle()
+    address = EDGE.broker.bootstrap_servers
+    frames = [frame for frame in frames_of(data.replace(TOPIC_ID, EDGE.topic_id)) if is_modest(frame)]
+    EDGE.send(address, b"".join(_FRAME.pack(len(frame)) + frame for frame in frames))
+    EDGE.settle()
 
 
 def raw_streams() -> Iterator[bytes]:
@@ -224,10 +224,10 @@ def raw_streams() -> Iterator[bytes]:
 @target(seeds=raw_streams, extra=64 << 20, growth=4000)
 def raw_bytes(data: bytes) -> None:
     """Anything at all to the Kafka listener and to the one of the message-set protocol."""
-    broker = WORLD.broker
-    WORLD.send(broker.bootstrap_servers, data)
-    WORLD.send(next(one for one in broker.addresses if one.startswith("tcp:")).removeprefix("tcp://"), data)
-    WORLD.settle()
+    broker = EDGE.broker
+    EDGE.send(broker.bootstrap_servers, data)
+    EDGE.send(next(one for one in broker.addresses if one.startswith("tcp:")).removeprefix("tcp://"), data)
+    EDGE.settle()
 
 
 def http_requests() -> Iterator[bytes]:
@@ -247,10 +247,10 @@ def http_requests() -> Iterator[bytes]:
 @target(seeds=http_requests, max_input=8192, extra=64 << 20, growth=4000)
 def http_listener(data: bytes) -> None:
     """An answer to every request line, and none that says that the daemon failed."""
-    address = WORLD.broker.http_url.removeprefix("http://")
-    answer = WORLD.send(address, data)
+    address = EDGE.broker.http_url.removeprefix("http://")
+    answer = EDGE.send(address, data)
     assert not answer.startswith((b"HTTP/1.0 500", b"HTTP/1.1 500")), answer[:200]
-    WORLD.settle()
+    EDGE.settle()
 
 
 class Security:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.target import target
-from fuzz.targets.edge import World, frames_of, is_modest, kafka_requests
+from fuzz.targets.edge import FuzzedBroker, frames_of, is_modest, kafka_requests
 from fuzz.targets.records import RECORDS
 from fuzz.targets.tokens import CLAIMS, HEADER, SET, signed
 from fuzz.targets.tokens import messages as token_messages
@@ -38,7 +38,7 @@ KEYS = Path(DIRECTORY.name) / "keys.json"
 KEYS.write_bytes(SET)
 
 
-class GuardedWorld(World):
+class GuardedBroker(FuzzedBroker):
     def prepare(self, broker: Broker) -> None:
         broker.create_topic("hidden-orders")
         daemon: Any = daemon_of(broker)
@@ -55,8 +55,8 @@ class GuardedWorld(World):
         in_loop(broker, append)
 
 
-def world() -> GuardedWorld:
-    return GuardedWorld(
+def guarded_broker() -> GuardedBroker:
+    return GuardedBroker(
         listeners="SASL_PLAINTEXT://127.0.0.1:0",
         sasl_enabled_mechanisms="PLAIN,SCRAM-SHA-256,OAUTHBEARER",
         sasl_oauthbearer_jwks_endpoint_url=KEYS.as_uri(),
@@ -71,7 +71,7 @@ def world() -> GuardedWorld:
     )
 
 
-GUARDED = world()
+GUARDED = guarded_broker()
 
 
 def frame(key: ApiKey, version: int, body: Any) -> bytes:

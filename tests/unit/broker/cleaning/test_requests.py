@@ -227,7 +227,9 @@ def test_a_topic_that_is_deleted_while_its_request_waits_is_not_touched(made: Re
     made.world.cleaners.give_back(work)
     assert request.done.wait(PATIENCE_S)
     assert request.errors == {0: "u-0 is closed"}
-    assert made.world.cleaners._states["u", 0].log is again
+    examined = [(one.topic, one.partition) for one in made.world.cleaners.partitions()]  # of logs that are open
+    assert ("u", 0) in examined
+    assert made.world.manager.get("u", 0) is again
 
 
 def test_waiting_requests_are_joined_and_bounded(made: Requests) -> None:

@@ -162,10 +162,21 @@ async def test_a_file_of_an_older_schema_gets_the_tables_it_lacks(
     assert store.read().features == {"f": 1}
 
 
-async def test_writes_that_wait_together_share_one_commit(store: MetadataStore) -> None:
-    await store.add_topic(EVENTS)  # the file is there
+async def test_writes_that_wait_together_share_one_commit(
+    store: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commits: list[str] = []
-    store._thread.submit(lambda: store._connect().set_trace_callback(commits.append)).result()
+    connect = sqlite3.connect
+
+    def traced(path: str) -> sqlite3.Connection:
+        database = connect(path)
+        database.set_trace_callback(commits.append)
+        return database
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    await store.add_topic(EVENTS)  # the file is there
+    assert "COMMIT" in commits
+    commits.clear()
     await asyncio.gather(*(store.add_topic(TopicRecord(f"t{n}", UUID(int=100 + n), 1, {}, 0)) for n in range(20)))
     # The first write may start a commit of its own before the others are queued; these are then one.
     assert 1 <= commits.count("COMMIT") <= 2

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from uuid import UUID
 
@@ -254,30 +256,29 @@ async def _run_into_a_crash(directory: Path, method: str, calls: int) -> FakeLog
     logs = FakeLogs()
     async with topic_world(directory, logs) as world:
         await crash_in(world, method, calls)
-        loop = asyncio.get_running_loop()
         crashed = asyncio.Event()
+        before = asyncio.all_tasks()
 
-        def never(task: object, *arguments: object) -> asyncio.Future[object]:
+        def never(task: Callable[..., object], *arguments: object) -> Future[object]:
             # The thread dies with the machine: its future never comes.
+            future: Future[object] = Future()
             try:
-                result = task(*arguments)  # type: ignore[operator]
+                future.set_result(task(*arguments))
             except Crash:
                 crashed.set()
-                return loop.create_future()
-            done = loop.create_future()
-            done.set_result(result)
-            return done
+            return future
 
-        world.topics._in_pool = never  # type: ignore[assignment,method-assign]
+        world.pool.submit = never  # type: ignore[assignment,method-assign]
         creating = asyncio.ensure_future(world.topics.create("orders", 3, {"segment.bytes": "5000"}))
         if method == "delete":
             await creating
             creating = asyncio.ensure_future(world.topics.delete("orders"))  # type: ignore[assignment]
         await crashed.wait()
         assert not creating.done()
-        for task in (creating, *world.topics._operations):
+        under_way = asyncio.all_tasks() - before
+        for task in under_way:
             task.cancel()
-        await asyncio.gather(creating, *world.topics._operations, return_exceptions=True)
+        await asyncio.gather(*under_way, return_exceptions=True)
     for name in ("get_or_create", "delete"):
         vars(logs).pop(name, None)
     return logs

@@ -230,8 +230,8 @@ def test_below_version_2_producers_keep_their_epoch(version: int) -> None:
 
 def test_the_last_epoch_is_followed_by_a_new_id(node: Node) -> None:
     producer = node.init()
-    entry = node.transactions._log.find("tx")
-    node.transactions._log.write(entry, replace(entry.metadata, producer_epoch=LAST_EPOCH))
+    entry = node.transactions.log.find("tx")
+    node.transactions.log.write(entry, replace(entry.metadata, producer_epoch=LAST_EPOCH))
     last = Producer(producer.producer_id, LAST_EPOCH)
     node.produce("tx", last, "t", 0, "a")
     following = node.end("tx", last, commit=True)
@@ -278,7 +278,7 @@ def test_list_and_describe(node: Node) -> None:
 
 def test_while_loading_and_after_the_end(node: Node) -> None:
     producer = node.init()
-    shard = node.transactions._log.shard_of("tx")
+    shard = node.transactions.log.shard_of("tx")
     shard.loaded = False
     for action in (
         lambda: node.init(),
