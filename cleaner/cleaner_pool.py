@@ -2,7 +2,7 @@
 
 The dedupe buffer is for all threads together: each gets its share, so a change of either number makes new maps. A resize lets
 passes under way end where they are; they are taken up again at once, since a pass that began to swap is remembered. A stop
-does the same and takes less than a second: passes ask between chunks, and who waits for the throttle wakes up.
+does the same and takes less than a second: passes ask between chunks, and those that wait for the throttle wake up.
 
 No exception ends a thread: what a log does wrong marks that log (`CleanerManager`), anything else is logged and waited out.
 """

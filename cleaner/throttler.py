@@ -1,8 +1,8 @@
 """Throttler: limits the bytes that all cleaner threads read and write to log.cleaner.io.max.bytes.per.second.
 
-A bucket of tokens: bytes are paid when they are moved, and who has overdrawn waits until the account is level again. It holds
-a tenth of a second's worth, so that an idle time does not allow a burst. The limit may change at any moment; who waits
-then takes it into account within `STEP_MS`.
+A bucket of tokens: bytes are paid when they are moved, and a caller that has overdrawn waits until the account is level again. It
+holds a tenth of a second's worth, so that an idle time does not allow a burst. The limit may change at any moment; waiting
+callers take it into account within `STEP_MS`.
 
 Any thread. Waiting happens in steps through `wait`, which also tells whether to stop: a stop or an abort never waits for
 the throttle.

@@ -1,7 +1,7 @@
 """One HTTP request and its answer, limited in time (however slowly the server drips), in bytes, and in where it goes:
 it follows no redirect and uses no proxy. For URLs from settings: an issuer's keys, an issuer's tokens.
 
-Blocks, so that it runs on a thread of its own or in a client. It is imported by who needs it, when it does.
+Blocks, so that it runs on a thread of its own or in a client. Its users import it when they need it.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ class ProducerIdsRecord(MetadataRecord):
 
 
 class QuotaEntity(Struct):
-    """Part of whom a quota is for; a null name is the default entity."""
+    """Part of a quota's entity; a null name is the default entity."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")
@@ -262,7 +262,7 @@ class RemoveUserScramCredentialRecord(MetadataRecord):
 
 
 class AccessControlEntryRecord(MetadataRecord):
-    """One rule: who may, or may not, do what on which resource, from where."""
+    """One rule: a principal may, or may not, do an operation on a resource, from a host."""
 
     RECORD_TYPE = MetadataRecordType.ACCESS_CONTROL_ENTRY
     VERSIONS = (0, 0)

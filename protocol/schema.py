@@ -26,7 +26,7 @@ What decoding gives for each field:
 Strings that are no UTF-8 are read with U+FFFD for each bad byte, as Kafka does. A field that a version does not have
 gets its default. Tagged fields that we don't know are skipped.
 
-Values are mutable and belong to whoever made them. `decode` and `encode` may be called from any thread.
+Values are mutable and belong to the code that made them. `decode` and `encode` may be called from any thread.
 """
 
 from __future__ import annotations

@@ -80,10 +80,10 @@ class SegmentView(NamedTuple):
     """Base offset of the segment after it; logEndOffset for the active one."""
     size: int
     largest_timestamp: int
-    """Of its records; the file's modification time where no record has one."""
+    """Largest timestamp of its records; the file's modification time where no record has one."""
     is_active: bool
     modified_ms: int = NO_TIMESTAMP
-    """When its `.log` file was last written to. Recovery, trimming and cleaning leave it as it was."""
+    """Time of the last write to its `.log` file. Recovery, trimming and cleaning leave it as it was."""
 
 
 class HeldSegments(NamedTuple):

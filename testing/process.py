@@ -336,7 +336,7 @@ def main(options_text: str) -> int:
     """The child: opens, obeys until the input ends, stops cleanly."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupted)
-    # Here, not above: whoever starts a child does not need the daemon, which takes most of a start to import.
+    # Here, not above: the parent does not need the daemon, which takes most of a start to import.
     from .broker import Broker
 
     options = json.loads(options_text)

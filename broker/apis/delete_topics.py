@@ -1,8 +1,8 @@
 """DeleteTopics, API key 20, versions 0 to 6.
 
 - 4 is flexible, 5 tells errors in words, 6 takes ids too (KIP-516): a topic is named by one of both, and once.
-- Who may DELETE the cluster (by a rule for ALL of it) may delete all topics. Others need DESCRIBE of a topic that they name, and
-  learn with it that there is none, and DELETE of it.
+- A client that may DELETE the cluster (by a rule for ALL of it) may delete all topics. Others need DELETE of a
+  topic that they name, and DESCRIBE to be told that it does not exist.
 - `delete.topic.enable=false` refuses every topic: TOPIC_DELETION_DISABLED from version 3 on, INVALID_REQUEST before.
 - The broker's own topics can't be deleted (INVALID_TOPIC_EXCEPTION).
 - From 5 on partitions beyond controller_mutation_rate are THROTTLING_QUOTA_EXCEEDED (KIP-599).

@@ -1,6 +1,6 @@
 """ExpireDelegationToken, API key 40, versions 0 to 2.
 
-Delegation tokens are not built (KIP-48): who authenticated is refused with DELEGATION_TOKEN_AUTH_DISABLED, who did not with
+Delegation tokens are not built (KIP-48): authenticated clients are refused with DELEGATION_TOKEN_AUTH_DISABLED, others with
 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 #: Runs a function in a pool thread.
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
-#: The durability of a write: None when it is as durable as the topic asks for. Shared: who awaits it shields it.
+#: The durability of a write: None when it is as durable as the topic asks for. Shared: await it with asyncio.shield.
 Unsynced = asyncio.Future[None] | None
 
 #: Errors of a failed write that a coordinator's clients understand. The second line makes them look for the coordinator anew.

@@ -47,9 +47,10 @@ def assign_uniform(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
     moves fewer partitions: members that have most may keep one more, and of what is left over each that lacks some gets its share
     in turn, so that a topic's partitions are spread.
 
-    Where they do not, partitions stay where they are, the free ones go to who has least among those who may read them, and then
-    single partitions move from who has two more to who has fewer, topic by topic, until there is no such move. Each move makes
-    the sum of squares of the shares smaller, so that comes to an end; `MAX_ROUNDS` bounds it for very large groups.
+    Where they do not, partitions stay where they are, the free ones go to the member with least among those that may read them,
+    and then single partitions move from a member with two more to one with fewer, topic by topic, until there is no such move.
+    Each move makes the sum of squares of the shares smaller, so that comes to an end; `MAX_ROUNDS` bounds it for very large
+    groups.
     """
     owned, free = _kept(spec)
     if len({member.topics for member in spec.members.values()}) <= 1:
@@ -146,7 +147,7 @@ def _share_by_topic(spec: GroupSpec, owned: _Owned, free: dict[bytes, list[int]]
 
 
 def _level(topic: bytes, readers: list[str], owned: _Owned, sizes: dict[str, int], places: dict[str, int]) -> int:
-    """Moves partitions of one topic from who has most to who has least; returns how many."""
+    """Move partitions of one topic from the members with most to those with least; returns the number of moves."""
     if max(sizes[name] for name in readers) - min(sizes[name] for name in readers) < 2:
         return 0
     most = [(-sizes[name], places[name], name) for name in readers if owned[name].get(topic)]

@@ -197,7 +197,7 @@ class GroupCoordinator:
             self._remove(shard, group, ErrorCode.NOT_COORDINATOR)
 
     def _remove(self, shard: Shard, group: Group, error: ErrorCode) -> None:
-        """Forgets a group of any type in memory; whoever waits for something of it is answered with `error`."""
+        """Remove a group of any type from memory; requests that wait for it are answered with `error`."""
         if isinstance(group, GroupMetadata):
             self._membership.remove(shard, group, error)
         else:

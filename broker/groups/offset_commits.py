@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...storage.clock import Time
     from .classic.membership import GroupMembership
 
-    #: Forgets a group in memory; whoever waits for something of it is answered with the error.
+    #: Remove a group from memory; requests that wait for it are answered with the error.
     Remove = Callable[[Shard, Group, ErrorCode], None]
 
 log = logging.getLogger(__name__)

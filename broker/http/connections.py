@@ -9,7 +9,7 @@ handshake, the request's head, a form, the answer's bytes that the client has no
   an answer, `LINGER_S` for what comes behind a request that was answered unread.
 - **Bytes are counted too**: `MAX_HEAD_BYTES` for the request line and all headers together.
 - **Work has lanes** (`Lane`), each with so many threads at a time and so many that wait for one. The lanes together have fewer
-  than there are places: the rest is for probes, which need no lane, and for who is not let in yet.
+  than there are places: the rest is for probes, which need no lane, and for clients that are not let in yet.
 - **Who waits to be let in, or to be refused, waits for us and can be put out too** (`Peer.wait`, `Peer.pause`): one who guesses
   holds a place, no lane, and gives it up at once.
 
@@ -201,7 +201,9 @@ class _NotBackError(BusyError):
 
 
 class BodyStream:
-    """A request's body (`wsgi.input`) for who reads it in a lane: while it has not come, the lane is free for others."""
+    """A request's body (`wsgi.input`), for a handler that reads it in a lane: while it has not come, the lane is free for
+    others.
+    """
 
     def __init__(self, stream: Any, lane: Lane) -> None:
         self._stream = stream

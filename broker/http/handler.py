@@ -1,6 +1,6 @@
 """wsgiref's server with this listener's connections: places, deadlines, TLS. Imported when the listener begins to serve.
 
-One request for a connection: HTTP/1.0, whatever the client speaks. No body is read here: who takes one reads it, and what is left
+One request for a connection: HTTP/1.0, whatever the client speaks. No body is read here: the application reads it, and the rest
 is read away for a moment at the end (`linger`).
 """
 

@@ -6,9 +6,9 @@ makes room for others are the business of `connections.py`'s; how many requests 
 scrapes have one of their own, and probes need none, so that neither waits for the console. The socket is bound at start (its port
 is in the ready line); what serves it is imported when it is first needed.
 
-With `http.authentication` a request passes `authentication.py` before anything looks at it, and before it enters a lane, so
-that who waits for a password to be checked, or to be refused, is in nobody's way; by https:// its connection goes through
-`https.py`.
+With `http.authentication` a request passes `authentication.py` before anything looks at it, and before it enters a lane, so that
+a client whose password is being checked, or that waits for its refusal, is in nobody's way; by https:// its connection goes
+through `https.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`http.tokens.file`: who brings which bearer token (RFC 6750), one a line.
+"""`http.tokens.file`: users and their bearer tokens (RFC 6750), one a line.
 
     # user        the token, or sha256: and the SHA-256 of it in hexadecimal
     prometheus    0f3c9a…

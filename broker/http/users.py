@@ -254,8 +254,9 @@ class HttpUsers:
         raise self._refusal(peer, why, name=self.verifier.claimed_user(token), bearer_error="invalid_token")
 
     def _wait_for_keys(self, keys: Wait, wait: WaitFor) -> None:
-        """Holds this thread for a moment; old keys go on where that is too short. Raises `NotLetInError` for who asks for
-        keys that would take longer: that says nothing against the token."""
+        """Holds this thread for a moment; old keys go on where that is too short. Raises `NotLetInError` if the keys would take
+        longer: that says nothing against the token.
+        """
         try:
             wait(keys.reading, CHECK_TIMEOUT_S)
         except TimeoutError:

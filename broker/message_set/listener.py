@@ -5,7 +5,7 @@ in the dispatcher's place. Where clients have to authenticate, `message_set/auth
 `protocol/message_set/wire.py`.
 
 A request that can't be read is answered with INVALID_REQUEST, and a log line says why: its frame was whole, so what follows can
-be trusted, and whoever writes a client sees what is wrong with it.
+be trusted, and the author of a client sees what is wrong with it.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class MessageSetListener:
                 offsets = parse_offsets(buffer, position, end)
                 return self._offsets(offsets, self._denied(ApiKey.LIST_OFFSETS, connection, [offsets]))
             if kind == RequestType.AUTHENTICATE:
-                # Here comes who is known already, or who would believe that this listener knows users.
+                # Reached by clients that have authenticated, or that believe that this listener has users.
                 self.errors["authenticate", ErrorCode.ILLEGAL_SASL_STATE] += 1
                 return refusal_answer(kind, ErrorCode.ILLEGAL_SASL_STATE)
             raise MalformedRequest(f"{end - position + TYPE_SIZE} bytes of the unknown type {kind}")
@@ -203,7 +203,7 @@ class _Meter:
         self._started = perf_counter_ns()
 
     def settle(self, answer: Answer, connection: Connection) -> None:
-        """The request has this answer."""
+        """Charge the answer to the request's quotas."""
         quotas = self._quotas
         wait = quotas.handled(None, (perf_counter_ns() - self._started) / 1e9, self._user)
         if self._kind in (RequestType.PRODUCE, RequestType.MULTIPRODUCE):

@@ -1,9 +1,9 @@
 """Limits on the partitions that each principal creates, and on their total number (ADR 43).
 
-A principal's account is what it made and is still there: topics, and partitions, those included that it added to somebody
-else's topic. Topics in creation count from the moment that they are asked for (a `Claim`), so that requests at the
-same time can't each take the last place. The broker itself, and whoever made what was there before this was counted, is
-nobody: `NOBODY` has no bound and no account.
+A principal's account is what it made and is still there: topics, and partitions, those included that it added to somebody else's
+topic. Topics in creation count from the moment that they are asked for (a `Claim`), so that requests at the same time can't each
+take the last place. The broker itself, and the unknown makers of topics from before this was counted, are nobody: `NOBODY` has no
+bound and no account.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     lag in records = records that a member would still be handed between the group's committed offset and the high watermark
 
 Exactly those: offsets that compaction has emptied are none, nor are the markers of transactions, nor what lies below the log's
-start. Records of transactions that are open or were aborted count: who reads uncommitted data is handed them. Lag in offsets is
+start. Records of transactions that are open or were aborted count: readers of uncommitted data get them. Lag in offsets is
 the plain difference of offsets, as other tools show it; it is never less.
 
 Clients decide how many groups there are and what they are called. So at most `MAX_COPIED` committed offsets are looked at, those

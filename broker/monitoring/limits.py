@@ -60,7 +60,7 @@ def long_request_metrics() -> Table[Mapping[str, BulkRequestLane]]:
 
 @cache
 def maker_metrics() -> Table[PrincipalTopicCounts]:
-    """Topics and partitions by who made them."""
+    """Metrics of topics and partitions by the principal that made them."""
     return (
         Metric("tidelog_refused_topics", COUNTER,
                "Topics and growths that were refused for a limit: topics_of_principal (max.topics.per.principal), "

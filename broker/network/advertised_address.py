@@ -1,8 +1,7 @@
 """Address that a client is told when the daemon runs in a container, found at start from the system's own files.
 
-A client is told the address that it dialled: the local address of its connection. That holds between containers. It
-fails for who comes through a published port, since the address dialled was another one, which a plaintext request does
-not carry:
+A client is told the address that it dialled: the local address of its connection. That holds between containers. It fails for
+clients that come through a published port, since the address dialled was another one, which a plaintext request does not carry:
 
     another container ── 172.17.0.2:9092 ──────────────► told 172.17.0.2:9092            right
     the host ── localhost:9092 ──► gateway 172.17.0.1 ──► told localhost:9092             right where it is published as it is
@@ -14,7 +13,7 @@ Who arrives from beyond the container's networks is warned about once.
 
 In a container: `/.dockerenv` (Docker) or `/run/.containerenv` (Podman) is there, or the variable `container` is set
 (Podman, LXC, systemd-nspawn). Not in Kubernetes (`KUBERNETES_SERVICE_HOST`): pods reach each other's addresses, so what
-was dialled is right, and who arrives from the gateway there is on the node's own network.
+was dialled is right, and a client that arrives from the gateway there is on the node's own network.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
             self._abort(reason)
 
     def authenticated_as(self, principal: str) -> str | None:
-        """Takes note of who the client has proved to be. Returns why it is refused all the same, or None."""
+        """Take note of the client's principal after authentication. Returns why it is refused all the same, or None."""
         refusal = self._server.connection_known(self, principal)
         if refusal is None:
             self.principal = principal

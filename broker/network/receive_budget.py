@@ -1,4 +1,5 @@
-"""The memory budget of requests that have not come whole: how much is used, who waits for more, and who was too slow.
+"""The memory budget of requests that have not come whole: how much is used, which connections wait for more, and which were too
+slow.
 
 Buffers are powers of two from a pool. A connection's memory grows with the bytes that came, never with those that are announced;
 beyond `limit` a connection that wants more is paused until others are done. Three rules keep everybody going:

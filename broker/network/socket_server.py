@@ -299,7 +299,7 @@ class SocketServer:
             self.receiving.tick(elapsed_ms)
             self.sending.tick(elapsed_ms)
             self._look_at_crowd()
-        finally:  # not before: who is disconnected within asks for a look at the log, and there would be two tickers
+        finally:  # not before: a connection closed within schedules a tick, and there would be two tickers
             self._ticker = None
         FLOOD.flush(time())
         self._most_held = max(self._most_held, self.receiving.buffers.lent + self.sending.held)

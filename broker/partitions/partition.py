@@ -318,7 +318,7 @@ class Partition:
             self._tell(tell, failure)
 
     def _synced_up_to(self) -> None:
-        """The high watermark has moved: who waited for that is told."""
+        """The high watermark has moved: call the callbacks that wait for it."""
         reached = self.log.high_watermark
         while self._unsynced and self._unsynced[0][0] <= reached:
             self._tell(self._unsynced.popleft()[1], None)

@@ -6,11 +6,11 @@
 Lines hold names, never values that could be secret, and nothing of a client's that could end a line or pass for another part of
 it. A client decides how often it is refused, and so not how much is written: a refusal that was written is only counted for the
 next minute, of others there is one line a second after the first hundred, and what was left out is counted and told. Acts have
-bounds of their own, by who does them and of which kind, so that nothing else can hide them. Changes of rights (`RIGHTS`: rules,
-users, settings, quotas, features) are always written, and in full: one that could be crowded out is the one that counts. Their
-bound in bytes is what their requests may have (16 MiB), at the pace at which metadata.db takes them. A request that does more
-than `SINGLE` things has lines with several each. The logger's level is changed as any other's, while running; a start has that
-of `logging.audit.level`.
+bounds of their own, by principal and kind, so that nothing else can hide them. Changes of rights (`RIGHTS`: rules, users,
+settings, quotas, features) are always written, and in full: one that could be crowded out is the one that counts. Their bound in
+bytes is what their requests may have (16 MiB), at the pace at which metadata.db takes them. A request that does more than
+`SINGLE` things has lines with several each. The logger's level is changed as any other's, while running; a start has that of
+`logging.audit.level`.
 """
 
 from __future__ import annotations

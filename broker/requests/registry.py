@@ -180,7 +180,7 @@ def _import_api(name: str = "") -> ModuleType:
 
 
 def listed_versions(registrations: Mapping[int, Registration], *, telemetry: bool) -> EncodedOnce[ApiVersion]:
-    """One row for each API, by key. Made once for each broker: whoever can connect may ask for it, and does so first.
+    """One row for each API, by key. Made once for each broker: every client may ask for it, and does so first.
 
     `telemetry`: clients are to push metrics of their own.
     """

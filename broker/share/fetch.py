@@ -71,7 +71,7 @@ class ShareFetchJob:
         self.fetched_bytes = 0
 
     async def run(self, connection: object) -> dict[bytes, list[PartitionAnswer]]:
-        """The rows of the answer by topic id; whoever gets them gives back their leases.
+        """The rows of the answer by topic id; the caller gives back their leases.
 
         Raises ProtocolError: what opening, finding or continuing the session raises.
         """

@@ -57,7 +57,7 @@ class Acknowledged(NamedTuple):
 
 
 class HeldPartition:
-    """A share partition, the log partition that it reads, and who waits for either."""
+    """A share partition, the log partition that it reads, and the fetches that wait for either."""
 
     __slots__ = ("_due_ms", "_manager", "_timer", "is_fenced", "key", "leader_epoch", "partition", "share", "state_epoch",
                  "waiters")  # fmt: skip
@@ -230,7 +230,7 @@ class SharePartitions:
         return found.high_watermark
 
     def drop(self, key: SharePartitionKey) -> None:
-        """Nobody has anything of it any more; who reads it next loads it anew."""
+        """Nobody uses it any more; the next read loads it anew."""
         held = self._held.pop(key, None)
         if held is not None:
             held.is_fenced = True
@@ -276,7 +276,7 @@ class SharePartitions:
             self._keep_whatever_happens(held, changes)
 
     def end_session(self, key: MemberKey) -> None:
-        """The member closes its session."""
+        """Close the member's session."""
         session = self.sessions.remove(key)
         if session is not None:
             self._release(session)

@@ -1,4 +1,5 @@
-"""SharePartition: who of a share group has which records of one partition, and what became of those that were had before.
+"""SharePartition: which member of a share group has which records of one partition, and what became of those that were had
+before.
 
                  acquire                        ACCEPT
     AVAILABLE ─────────────► ACQUIRED ────────────────────► ACKNOWLEDGED

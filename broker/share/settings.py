@@ -43,7 +43,7 @@ class ShareGroupSettings:
         self._numbers = GroupSettings(lambda: self._config, lambda group: resources.own(GROUP, group))
 
     def use(self, config: BrokerConfig) -> None:
-        """The broker's settings have changed."""
+        """Apply the broker's changed settings."""
         self._config = config
 
     def limits(self, group: str) -> ShareLimits:

@@ -39,7 +39,7 @@ class StateEntry:
 
 
 class StateShard:
-    """The share partitions of one partition of `__share_group_state`. Loop thread, or whoever loads it."""
+    """The share partitions of one partition of `__share_group_state`. Loop thread, or the thread that loads it."""
 
     __slots__ = ("entries", "index", "loaded", "pruned_to")
 

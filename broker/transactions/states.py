@@ -10,7 +10,7 @@
                      └───────────────────┴───────────────────────────────────────────────────────────────┘
 
 Once a Prepare state is written the outcome is certain: whatever happens, markers are written until all are. Until then the
-transaction is in motion, and whoever wants it moved is told CONCURRENT_TRANSACTIONS, which clients come again after. The producer
+transaction is in motion, and requests to move it get CONCURRENT_TRANSACTIONS, which clients come again after. The producer
 is checked afterwards: the epoch, and with version 2 the producer id too, is about to change, and the client may know the next one
 already. All other answers to a stranger are fatal for the producer that gets them.
 

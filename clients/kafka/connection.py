@@ -29,7 +29,8 @@ from .protocol import ClientProtocol, NoCommonVersionError, Steps, Ticket, error
 
 Address = tuple[str, int]
 
-#: The largest answer that is waited for. Kafka's own limit of a batch is 2 GiB, but who sends one above this is not Kafka.
+#: The largest answer that is waited for. Kafka's own limit of a batch is 2 GiB, but a peer that sends one above this is not
+#: Kafka.
 MOST_ANSWER_BYTES = 1_100_000_000
 
 
@@ -337,7 +338,7 @@ class Connection:
                 self.close()  # half of an exchange is behind it
                 raise
         elif now >= over:
-            # The broker would end the connection at the next request; whoever sends does it again on a new one.
+            # The broker would end the connection at the next request; the caller sends it again on a new one.
             raise ConnectionLostError("the session's time is over before its answers came")
 
     def _fail(self, fact: Exception) -> NoReturn:

@@ -1,7 +1,7 @@
 """The settings of security: TLS, SASL, OAUTHBEARER's tokens, access control, users of HTTP.
 
 Most of TLS and SASL can be set for one listener alone, as `listener.name.<name>.<setting>` (`listener_settings.py`). None of
-HTTP's changes while the daemon runs: who may change settings by Kafka's protocol could let themselves in by HTTP.
+HTTP's changes while the daemon runs: users who may change settings by Kafka's protocol could let themselves in by HTTP.
 """
 
 from __future__ import annotations

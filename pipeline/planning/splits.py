@@ -37,7 +37,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class FetchSplit:
-    """Offsets [first_offset, end_offset) of a partition, fetched from whoever leads it then."""
+    """Offsets [first_offset, end_offset) of a partition, fetched from its leader at that time."""
 
     topic: str
     partition: int

@@ -68,7 +68,7 @@ class View:
     outcomes: Mapping[Part, Outcome] = field(default_factory=dict)
 
     def parts(self, outcome: Outcome) -> list[Part]:
-        """The token's that are so."""
+        """Parts of the token with this outcome."""
         if self.token is None:
             return []
         return [part for part in self.token.parts if self.outcomes.get(part, Outcome.GONE) is outcome]

@@ -1,7 +1,7 @@
 """The driver's side of the sink: `KafkaCluster` does to a real cluster what the commit protocol decides.
 
-The query's driver has a transactional id of its own, `PREFIX-QUERY`: who takes it (InitProducerId) fences whoever had it, so
-that of two drivers only the later one can write tokens. Tasks' ids are `PREFIX-QUERY-RUN-TASK-ATTEMPT-PHASE`.
+The query's driver has a transactional id of its own, `PREFIX-QUERY`: a driver that takes it (InitProducerId) fences the one
+before, so that of two drivers only the later one can write tokens. Tasks' ids are `PREFIX-QUERY-RUN-TASK-ATTEMPT-PHASE`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class KafkaCluster:
 
     def abandon(self, batch: int, keep: Sequence[Part]) -> None:
         """Takes the transactional ids of all who write `batch` in this run, besides these: what they have open is aborted,
-        and who still runs, begun or not, can write no more.
+        and tasks that still run, begun or not, can write no more.
         """
         self._take(rf"{re.escape(self._run)}-[0-9]+-[0-9]+-{batch % PHASES}", keep, ["Ongoing", "Empty"])
 

@@ -262,7 +262,7 @@ class Producer:
         return failed
 
     def _again(self, node: int, failed: list[Pending], unsent: Iterable[Pending] = ()) -> None:
-        """Sends what is not acknowledged again, in order, to whoever leads now; what waits to be sent, too.
+        """Sends what is not acknowledged again, in order, to the present leaders; what waits to be sent, too.
 
         Leaders are looked up anew, so nothing may stay on its way to those of before: a newer batch would overtake it.
         """

@@ -14,7 +14,7 @@ footer. Without its footer it is not whole. Control records are told by their ke
 The records' content is not this module's business: it gives and takes their values. Reading never changes a file: Kafka may have
 been killed, so what follows the last good batch of the last segment is left out, as Kafka's own start would cut it off.
 
-Blocks; any thread, but a directory must be locked by whoever calls.
+Blocks; any thread, but the caller must have locked the directory.
 """
 
 from __future__ import annotations

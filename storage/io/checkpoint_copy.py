@@ -5,7 +5,7 @@
                                                 0                      ← what was written to the other file
 
 A start holds the two against each other (`mend_checkpoint`) before the mark of the clean stop goes: what is damaged is made anew
-from the copy then, so whoever reads Kafka's file later reads what was written. Kafka may have run on the directory meanwhile;
+from the copy then, so later readers of Kafka's file read what was written. Kafka may have run on the directory meanwhile;
 it writes its own files and no copies. Design: docs/adr/0051-damage.md.
 
 The file is written before its copy. Blocks; two writers of one file must not meet. OSError.

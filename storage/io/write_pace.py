@@ -36,7 +36,7 @@ class WritePace:
     """Pace of one data directory. `note` is called by the thread that wrote, one at a time per log; any thread reads.
 
     Attributes:
-        clock: seconds, monotonic; for who measures.
+        clock: seconds, monotonic; for the code that measures.
         notice_s: a write that took longer than this has to be noted; others need not be.
         is_slow: see above.
         slow_writes: writes of SLOW_S or longer since the start.

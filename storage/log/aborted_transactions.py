@@ -111,7 +111,7 @@ class AbortedTransactions:
         found = {segment: known[segment] if segment in known else read[segment] for segment in closed}
         self._closed = found
         self._with_entries = [entries for entries in found.values() if entries]
-        self._view = view  # last: whoever sees it sees the rest
+        self._view = view  # last: a reader that sees it sees the rest
 
     def _read(self, base_offset: int) -> tuple[AbortedTxn, ...]:
         directory = self._directory

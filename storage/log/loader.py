@@ -317,7 +317,7 @@ class LogLoader:
         has_indexes = (base, OFFSET_INDEX_SUFFIX) in present and (base, TIME_INDEX_SUFFIX) in present
         if segment.size == 0:
             # It has nothing to index. The active one gets its indexes with the first append; a closed one, which a pass has left,
-            # needs them too: whoever puts other files in its place opens them first.
+            # needs them too: the code that replaces its files opens them first.
             return has_indexes or is_last
         if not has_indexes:
             return False

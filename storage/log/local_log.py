@@ -84,7 +84,7 @@ class LocalLog:
         deletion_lock, flush_lock, lock: in the order in which they are taken: over the renames to `.deleted` (a deletion of
             thousands of segments must not hold up appends), over a flush (one at a time; truncation waits for it), and over
             whatever changes the log. No fsync happens under `lock`, save when the log goes to another data directory.
-        segments: The published list. One object as long as the log lives: who reads often may keep it.
+        segments: The published list. One object as long as the log lives: frequent readers may keep it.
         end: `log_end_offset`, and where in the files that is. Set by the appending thread under `lock`.
         synced: As `end`, of the last flush of all.
         failure: Why the log takes no more appends: an fsync failed, or it was abandoned.
@@ -281,7 +281,7 @@ class LocalLog:
         if self.log_end_offset == self.recovery_point:  # all was durable: this is the oldest record that is not
             self.unsynced_since_ms = now
         self.end = end = _new(LogOffsetMetadata, (end_offset, segment.base_offset, segment.size))
-        self.log_end_offset = end_offset  # after `end`: who sees the offset may ask where in the files it is
+        self.log_end_offset = end_offset  # after `end`: a reader that sees the offset may ask where in the files it is
         return end
 
     def forget_roll_limits(self) -> None:

@@ -258,7 +258,7 @@ class ProducerStateManager:
         """Note that the transaction is over; it stays unstable until the high watermark passes its marker."""
         if completed.first_offset not in self._ongoing:
             raise StorageError(f"{self.directory}: no open transaction starts at {completed.first_offset}: {completed}")
-        # In this order: who asks for the first unstable offset without a lock finds it in one of the two.
+        # In this order: a reader of the first unstable offset, without a lock, finds it in one of the two.
         self._unreplicated[completed.first_offset] = completed.last_offset
         del self._ongoing[completed.first_offset]
 

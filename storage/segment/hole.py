@@ -1,7 +1,7 @@
 """Holes: how recovery treats bytes that were durable once and are damaged now (docs/adr/0051-damage.md).
 
     000…56.log            | sound | damaged | sound |      →   | sound | sound |, by way of `.cleaned` and `.swap`
-    000…56.1234.60-69.damaged                                  the damaged bytes, for whoever can read something out of them
+    000…56.1234.60-69.damaged                                  the damaged bytes, for tools that can read something out of them
 
 The log keeps its other offsets: a hole reads as a gap that compaction has left, here and in Apache Kafka. The `.damaged` file is
 durable before the segment changes, so at any crash the bytes are in one of the two; its name says what was lost, also

@@ -202,7 +202,7 @@ class GroupMembership:
             self._apply(shard, group, self._rebalance.rebalance(group, reason, self._now()))
 
     def remove(self, shard: Shard, group: GroupMetadata, error: ErrorCode) -> None:
-        """Forgets the group; whoever still waits for something of it is answered with `error`. Writes nothing."""
+        """Remove the group from memory; requests that wait for it are answered with `error`. Writes nothing."""
         self._apply(shard, group, self._rebalance.kill(group, error, self._now()))
         self._timers.forget(group)
         if shard.groups.get(group.group_id) is group:

@@ -416,7 +416,7 @@ class GroupMetadata:
                 del counts[name]
 
     def replace_static_member(self, group_instance_id: str, old_id: str, new_id: str, effects: Effects) -> Member:
-        """The instance goes on under a new id; whoever still waits under the old one is fenced."""
+        """The instance goes on under a new id; a request that waits under the old one is fenced."""
         old = self.members[old_id]
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.answer_join(old, JoinResult(fenced, old_id), effects)

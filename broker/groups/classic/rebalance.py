@@ -256,7 +256,7 @@ class GroupRebalance:
             self._complete_join(group, effects, now_ms)
 
     def _complete_join(self, group: GroupMetadata, effects: Effects, now_ms: int) -> None:
-        """The next generation begins with who is here. Static members stay without having joined: their session is
+        """Begin the next generation with the present members. Static members stay without having joined: their session is
         what decides about them."""
         effects.append(JoinDeadlineCleared())
         for member in list(group.members.values()):

@@ -163,7 +163,7 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest, environment: Environm
 
 
 def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, limit: int) -> None:
-    """Raises ProtocolError GROUP_MAX_SIZE_REACHED for who would be one too many.
+    """Raises ProtocolError GROUP_MAX_SIZE_REACHED for one member too many.
 
     A static member that comes back takes its own place (Kafka refuses it when the group is full)."""
     comes_back = member_id in group.members or instance_id in group.static_members

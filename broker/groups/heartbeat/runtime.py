@@ -36,7 +36,7 @@ RETRY_MS = 5_000
 """Delay before a timeout is tried again whose records could not be written."""
 
 T = TypeVar("T")
-#: A group that changes its type is taken out, or put in, by who owns its other half.
+#: A group that changes its type is taken out, or put in, by the owner of its other half.
 Remove = Callable[["Shard", Group, ErrorCode], None]
 Adopt = Callable[["Shard", Group, "str | None"], None]
 

@@ -1,4 +1,4 @@
-"""Membership of share groups (KIP-932): who is in one and which partitions it reads. Records' states are in `broker/share/`.
+"""Membership of share groups (KIP-932): the members, and which partitions each reads. Records' states are in `broker/share/`.
 
 Start reading at `machine.py`.
 """

@@ -42,7 +42,8 @@ class MemberRoom:
         """`groups`: all that exist."""
         self._groups = groups
         self._now_ms = now_ms
-        # Never less than what there is: who joins is added, who leaves is found out by counting, as what was read from the disk.
+        # Never less than the members' bytes: joining members are added, leaving ones are found by counting, as what was read from
+        # the disk.
         self._estimate = 0
         self._counted_ms = -RECOUNT_MS
 

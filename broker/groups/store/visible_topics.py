@@ -9,5 +9,5 @@ Visible = Callable[[frozenset[str]], frozenset[str]]
 
 
 def all_visible(names: frozenset[str]) -> frozenset[str]:
-    """`Visible` of who may know of everything."""
+    """`Visible` of a client that may see all topics."""
     return names

@@ -189,7 +189,7 @@ def configured(topology: Topology, partition_count: PartitionCount) -> Configure
 
 
 def summary(names: Iterable[str]) -> str:
-    """The first few of them."""
+    """The first few names, as text."""
     names = list(names)
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} additional topics" if more > 0 else "")

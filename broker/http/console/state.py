@@ -68,7 +68,7 @@ class ConsoleState:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Held by who reads or counts records: few at a time, and the interpreter is given back often. PageError."""
+        """Held while records are read or counted: few at a time, and the interpreter is given back often. PageError."""
         if not self._readers.acquire(timeout=READER_TIMEOUT_S):
             raise PageError(UNAVAILABLE, f"{MAX_READERS} pages read records already. Load this one again in a moment.")
         try:
@@ -79,7 +79,7 @@ class ConsoleState:
 
     @contextmanager
     def counting(self) -> Iterator[RecordCounts]:
-        """Held by who counts lags: one at a time. PageError."""
+        """Held while lags are counted: one at a time. PageError."""
         if not self._counting.acquire(timeout=READER_TIMEOUT_S):
             raise PageError(UNAVAILABLE, "Another page counts lags already. Load this one again in a moment.")
         try:

@@ -25,7 +25,7 @@ def rate_text(per_second: float) -> str:
 
 
 def count_text(count: float) -> str:
-    """A number with its thousands apart. Not for offsets: who copies one wants its digits."""
+    """A number with its thousands apart. Not for offsets: people copy them."""
     return f"{count:,.0f}" if count >= 10 or count == int(count) else f"{count:.1f}"
 
 

@@ -106,7 +106,7 @@ def stored_form(rules: Iterable[tuple[Acl, str]]) -> dict[str, dict[str, str]]:
 def read_rules(stored: Mapping[str, Mapping[str, str]]) -> AclRules:
     """Rules from `metadata.db`.
 
-    Raises ValueError for one that can't be read: who leaves it out may let somebody in whom it kept out.
+    Raises ValueError for one that can't be read: without it, somebody might get in whom it kept out.
     """
     return AclRules((parse_acl(parts.get(_KEY, "")), rule_id) for rule_id, parts in stored.items())
 

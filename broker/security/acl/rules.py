@@ -4,8 +4,8 @@
 - It is about a client when its principal is the client's or `User:*`, and its host the client's address or `*`.
 - A rule that denies beats all that allow. Nothing that fits: denied, except where everybody is allowed what no rule,
   whoever it is for, is about.
-- Who may READ, WRITE, DELETE or ALTER may DESCRIBE, and who may ALTER_CONFIGS may DESCRIBE_CONFIGS. To deny the one does
-  not deny the other. ALL is every operation, to allow and to deny.
+- A principal that may READ, WRITE, DELETE or ALTER may DESCRIBE, and one that may ALTER_CONFIGS may DESCRIBE_CONFIGS. To deny
+  the one does not deny the other. ALL is every operation, to allow and to deny.
 
 Nothing here waits or stores: the daemon's authorizer and `tidelog acls explain` decide with it.
 """

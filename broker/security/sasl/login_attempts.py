@@ -3,8 +3,8 @@ at a limited rate. SASL, AUTHENTICATE of the message-set protocol and HTTP share
 
 `MOST_FAILURES` within `WINDOW_S` of one user at one address turn away that user there, until the first of them is that long ago,
 and nobody else; `MOST_OF_ADDRESS` of an address, by whatever names, turn away all who come from there. A user who has failed
-elsewhere is let in here: nobody is locked out by who knows a name alone. Names that are no user's are counted alike, and so is
-the name that is missing where nothing can be read, or where a token of HTTP is nobody's.
+elsewhere is let in here: somebody who knows only a name can lock nobody out. Names that are no user's are counted alike, and so
+is the name that is missing where nothing can be read, or where a token of HTTP is nobody's.
 
 An address of version 6 stands for its /64, of which one customer has 2^64.
 """

@@ -38,7 +38,7 @@ class PlainExchange:
         claims: Callable[[str], None] = lambda name: None,
     ) -> None:
         """`listed`: user → password, of the listener's settings. `peer`: the client's address. `claims` is told the name, and
-        once more when its turn has come; it raises for who has failed too often (`login_attempts.py`)."""
+        once more when its turn has come; it raises if the client has failed too often (`login_attempts.py`)."""
         self._listed = listed
         self._users = users
         self._checks = checks

@@ -47,7 +47,7 @@ class ScramExchange:
         claims: Callable[[str], None] = lambda name: None,
     ) -> None:
         """`nonce` gives the server's part of the nonce: printable, without commas, never the same. `claims` is told the name
-        before it is looked for and before the proof is looked at, and raises for who has failed too often
+        before it is looked for and before the proof is looked at, and raises if the client has failed too often
         (`login_attempts.py`)."""
         self._claims = claims
         self._mechanism = mechanism

@@ -55,7 +55,7 @@ def transactions(state: ConsoleState, request: PageRequest) -> Page:
 
 
 def _known(state: ConsoleState) -> list[Any]:
-    """ListTransactions' rows; who has no transactions pays nothing for them."""
+    """ListTransactions' rows; a daemon without transactions pays nothing for them."""
     if state.broker.known_transactions is None:
         return []
     return list(state.calls.ask(ApiKey.LIST_TRANSACTIONS, lambda request: request()).transaction_states)
