@@ -21,10 +21,10 @@ from ...config.setting import SettingType, text_of
 from ...protocol.api_keys import ApiKey
 from ...protocol.config_resources import ConfigOperation, ConfigResourceType
 from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.alter_configs import AlterConfigsResourceResponse
 from ...protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

@@ -14,8 +14,8 @@ from ...protocol.messages.initialize_share_group_state import (
     InitializeShareGroupStateResponse,
     InitializeStateResult,
     PartitionData,
-    PartitionResult,
 )
+from ...protocol.messages.write_share_group_state import PartitionResult
 from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.consumer_group_describe import Assignment, TopicPartitions
 from ...protocol.messages.share_group_describe import (
-    Assignment,
     DescribedGroup,
     Member,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
-    TopicPartitions,
 )
 from ..requests.access import requires_each
 from ..requests.authorized_operations import operations_of

@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
-from ...protocol.messages.share_group_heartbeat import (
-    Assignment,
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-    TopicPartitions,
-)
+from ...protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
+from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..groups.heartbeat.group import JOINING_EPOCH, LEAVING_EPOCH
 from ..groups.share.machine import ShareHeartbeat, ShareHeartbeatResult
 from ..metadata.features import SHARE_VERSION

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..api_keys import ApiKey
-from ..schema import ApiMessage, Struct, array, int16, int32, string, uuid
+from ..schema import ApiMessage, Struct, array, int32, string, uuid
+from .write_share_group_state import PartitionResult
 
 
 class PartitionData(Struct):
@@ -34,14 +35,6 @@ class DeleteShareGroupStateRequest(ApiMessage):
 
     group_id: str = string()
     topics: Sequence[DeleteStateData] = array(DeleteStateData)
-
-
-class PartitionResult(Struct):
-    """Result for one partition."""
-
-    partition: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
 
 
 class DeleteStateResult(Struct):

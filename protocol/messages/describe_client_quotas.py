@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ..api_keys import ApiKey
 from ..schema import ApiMessage, Struct, array, boolean, float64, int8, int16, int32, string
+from .alter_client_quotas import EntityData
 
 
 class ComponentData(Struct):
@@ -29,13 +30,6 @@ class DescribeClientQuotasRequest(ApiMessage):
 
     components: Sequence[ComponentData] = array(ComponentData)
     strict: bool = boolean()
-
-
-class EntityData(Struct):
-    """A part of an entity; entity_name null is the default."""
-
-    entity_type: str = string()
-    entity_name: str | None = string(nullable="0+")
 
 
 class ValueData(Struct):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..api_keys import ApiKey
-from ..schema import ApiMessage, Struct, array, boolean, int8, int16, int32, string
+from ..schema import ApiMessage, Struct, array, boolean, int8, int32, string
+from .alter_configs import AlterConfigsResourceResponse
 
 
 class AlterableConfig(Struct):
@@ -34,15 +35,6 @@ class IncrementalAlterConfigsRequest(ApiMessage):
 
     resources: Sequence[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
-
-
-class AlterConfigsResourceResponse(Struct):
-    """Result for one resource."""
-
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
-    resource_type: int = int8()
-    resource_name: str = string()
 
 
 class IncrementalAlterConfigsResponse(ApiMessage):

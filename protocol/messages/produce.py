@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from ..api_keys import ApiKey
 from ..primitives import Buffer
 from ..schema import ApiMessage, Struct, array, int16, int32, int64, records, string, structure, uuid
+from .fetch import LeaderIdAndEpoch, NodeEndpoint
 
 
 class PartitionProduceData(Struct):
@@ -51,13 +52,6 @@ class BatchIndexAndErrorMessage(Struct):
     batch_index_error_message: str | None = string(nullable="0+", default=None)
 
 
-class LeaderIdAndEpoch(Struct):
-    """Current leader of the partition; -1 when it is not given."""
-
-    leader_id: int = int32(default=-1)
-    leader_epoch: int = int32(default=-1)
-
-
 class PartitionProduceResponse(Struct):
     """Base offset of one partition's records, or the error."""
 
@@ -77,15 +71,6 @@ class TopicProduceResponse(Struct):
     name: str = string("0-12", ignorable=True)
     topic_id: bytes = uuid("13+", ignorable=True)
     partition_responses: Sequence[PartitionProduceResponse] = array(PartitionProduceResponse)
-
-
-class NodeEndpoint(Struct):
-    """Address of a broker named in current_leader."""
-
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 class ProduceResponse(ApiMessage):

@@ -9,13 +9,7 @@ from collections.abc import Sequence
 
 from ..api_keys import ApiKey
 from ..schema import ApiMessage, Struct, array, int16, int32, int64, string, uuid
-
-
-class PartitionData(Struct):
-    """One partition."""
-
-    partition: int = int32()
-    leader_epoch: int = int32()
+from .read_share_group_state import PartitionData
 
 
 class ReadStateSummaryData(Struct):

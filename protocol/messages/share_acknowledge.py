@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..api_keys import ApiKey
-from ..schema import INT8, ApiMessage, Struct, array, boolean, int16, int32, int64, string, structure, uuid
-
-
-class AcknowledgementBatch(Struct):
-    """Offsets from the first to the last: one type for all of them, or one for each."""
-
-    first_offset: int = int64()
-    last_offset: int = int64()
-    acknowledge_types: Sequence[int] = array(INT8)
+from ..schema import ApiMessage, Struct, array, boolean, int16, int32, string, structure, uuid
+from .fetch import NodeEndpoint
+from .share_fetch import AcknowledgementBatch, LeaderIdAndEpoch
 
 
 class AcknowledgePartition(Struct):
@@ -48,13 +42,6 @@ class ShareAcknowledgeRequest(ApiMessage):
     topics: Sequence[AcknowledgeTopic] = array(AcknowledgeTopic)
 
 
-class LeaderIdAndEpoch(Struct):
-    """Current leader of the partition; -1 when it is not given."""
-
-    leader_id: int = int32()
-    leader_epoch: int = int32()
-
-
 class PartitionData(Struct):
     """Result for one partition."""
 
@@ -69,15 +56,6 @@ class ShareAcknowledgeTopicResponse(Struct):
 
     topic_id: bytes = uuid()
     partitions: Sequence[PartitionData] = array(PartitionData)
-
-
-class NodeEndpoint(Struct):
-    """Address of a broker named in current_leader."""
-
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 class ShareAcknowledgeResponse(ApiMessage):

@@ -25,6 +25,7 @@ from ..schema import (
     structure,
     uuid,
 )
+from .fetch import NodeEndpoint
 
 
 class AcknowledgementBatch(Struct):
@@ -110,15 +111,6 @@ class ShareFetchableTopicResponse(Struct):
 
     topic_id: bytes = uuid()
     partitions: Sequence[PartitionData] = array(PartitionData)
-
-
-class NodeEndpoint(Struct):
-    """Address of a broker named in current_leader."""
-
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 class ShareFetchResponse(ApiMessage):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..api_keys import ApiKey
-from ..schema import INT32, STRING, ApiMessage, Struct, array, boolean, int16, int32, string, structure, uuid
+from ..schema import STRING, ApiMessage, Struct, array, boolean, int16, int32, string, structure
+from .consumer_group_describe import Assignment
 
 
 class ShareGroupDescribeRequest(ApiMessage):
@@ -18,20 +19,6 @@ class ShareGroupDescribeRequest(ApiMessage):
 
     group_ids: Sequence[str] = array(STRING)
     include_authorized_operations: bool = boolean()
-
-
-class TopicPartitions(Struct):
-    """The listed partitions of one topic."""
-
-    topic_id: bytes = uuid()
-    topic_name: str = string()
-    partitions: Sequence[int] = array(INT32)
-
-
-class Assignment(Struct):
-    """Partitions assigned to a member."""
-
-    topic_partitions: Sequence[TopicPartitions] = array(TopicPartitions)
 
 
 class Member(Struct):

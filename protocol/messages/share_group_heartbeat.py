@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..api_keys import ApiKey
-from ..schema import INT32, STRING, ApiMessage, Struct, array, int16, int32, string, structure, uuid
+from ..schema import STRING, ApiMessage, array, int16, int32, string, structure
+from .consumer_group_heartbeat import Assignment
 
 
 class ShareGroupHeartbeatRequest(ApiMessage):
@@ -21,19 +22,6 @@ class ShareGroupHeartbeatRequest(ApiMessage):
     member_epoch: int = int32()
     rack_id: str | None = string(nullable="0+", default=None)
     subscribed_topic_names: Sequence[str] | None = array(STRING, nullable="0+")
-
-
-class TopicPartitions(Struct):
-    """Partitions of one topic, by its id."""
-
-    topic_id: bytes = uuid()
-    partitions: Sequence[int] = array(INT32)
-
-
-class Assignment(Struct):
-    """Complete assignment of the member."""
-
-    topic_partitions: Sequence[TopicPartitions] = array(TopicPartitions)
 
 
 class ShareGroupHeartbeatResponse(ApiMessage):

@@ -8,16 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..api_keys import ApiKey
-from ..schema import ApiMessage, Struct, array, int8, int16, int32, int64, string, uuid
-
-
-class StateBatch(Struct):
-    """Offsets, the last included: how often they were delivered, and 0 available, 2 acknowledged or 4 archived."""
-
-    first_offset: int = int64()
-    last_offset: int = int64()
-    delivery_state: int = int8()
-    delivery_count: int = int16()
+from ..schema import ApiMessage, Struct, array, int16, int32, int64, string, uuid
+from .read_share_group_state import StateBatch
 
 
 class PartitionData(Struct):

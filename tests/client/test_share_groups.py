@@ -68,12 +68,13 @@ from tidelog.protocol.messages.initialize_share_group_state import PartitionData
 from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidelog.protocol.messages.read_share_group_state import PartitionData as ReadPartition
+from tidelog.protocol.messages.read_share_group_state import PartitionData as SummaryPartition
 from tidelog.protocol.messages.read_share_group_state import (
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
     ReadStateData,
+    StateBatch,
 )
-from tidelog.protocol.messages.read_share_group_state_summary import PartitionData as SummaryPartition
 from tidelog.protocol.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryRequest,
     ReadShareGroupStateSummaryResponse,
@@ -83,7 +84,6 @@ from tidelog.protocol.messages.share_group_describe import ShareGroupDescribeReq
 from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tidelog.protocol.messages.write_share_group_state import PartitionData as WritePartition
 from tidelog.protocol.messages.write_share_group_state import (
-    StateBatch,
     WriteShareGroupStateRequest,
     WriteShareGroupStateResponse,
     WriteStateData,
