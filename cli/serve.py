@@ -32,7 +32,7 @@ def run(options: Any) -> int:
     """Serves; returns 0 after a clean stop."""
     from ..broker.network.descriptor_limit import raise_limit
     from ..broker.runtime.logging import log_uncaught, set_up_logging
-    from ..broker.server import serve
+    from ..broker.server.node import serve
     from ..config.loader import load_config
 
     config = load_config(options.config, os.environ, options.assignments)

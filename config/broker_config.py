@@ -451,3 +451,8 @@ def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:
     ]
     if len(set(bound)) < len(bound):
         problems.append("listeners: two of them have the same host and port")
+
+
+def super_users_of(setting: str) -> frozenset[str]:
+    """Principals in `super.users`, which semicolons separate."""
+    return frozenset(filter(None, map(str.strip, setting.split(";"))))

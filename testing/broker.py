@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from tidelog.broker.server import Broker as Daemon
+from tidelog.broker.server.node import Node
 from tidelog.config.exceptions import ConfigError
 from tidelog.config.loader import load_config
 from tidelog.protocol.errors import ProtocolError
@@ -82,7 +82,7 @@ class Broker(BrokerLife):
         self._addresses: list[str] = []
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._daemon: Daemon | None = None
+        self._node: Node | None = None
         self._timer: MovableTimer | None = None
         self._stop: asyncio.Event | None = None
         self._failures: list[BaseException] = []
@@ -161,13 +161,13 @@ class Broker(BrokerLife):
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None) -> None:
         """A topic with settings of its own: `create_topic("t", config={"cleanup.policy": "compact"})`. BrokerError."""
         settings = {key: setting_text(value) for key, value in (config or {}).items()}
-        daemon = self._running()
-        self._in_loop(lambda: daemon.topics.create(name, partitions, settings))
+        services = self._running().services
+        self._in_loop(lambda: services.topics.create(name, partitions, settings))
 
     def delete_topic(self, name: str) -> None:
         """BrokerError when there is none."""
-        daemon = self._running()
-        self._in_loop(lambda: daemon.topics.delete(name))
+        services = self._running().services
+        self._in_loop(lambda: services.topics.delete(name))
 
     def clean(self, topic: str) -> dict[str, int]:
         """Cleans the topic or applies its retention, now, as `tidelog clean --wait` does; returns removed records by cause.
@@ -175,14 +175,14 @@ class Broker(BrokerLife):
         Rolls the active segment and takes no notice of the dirty ratio; what is promised to consumers holds
         (min.compaction.lag.ms, open transactions, delete.retention.ms). BrokerError.
         """
-        daemon = self._running()
+        services = self._running().services
 
         async def ask() -> Any:
-            found = daemon.topics.get(topic)
+            found = services.topics.get(topic)
             if found is None:
                 raise BrokerError(f"there is no topic {topic}")
-            logs = [log for log in daemon.logs.logs() if log.topic == topic]
-            return daemon.cleaner.requests.ask(topic, logs)
+            logs = [log for log in services.logs.logs() if log.topic == topic]
+            return services.cleaner.requests.ask(topic, logs)
 
         request = self._in_loop(ask)
         if not request.done.wait(SETTLE_TIMEOUT_S):
@@ -194,10 +194,10 @@ class Broker(BrokerLife):
 
     # --- inside ---
 
-    def _running(self) -> Daemon:
-        if self._thread is None or self._daemon is None:
+    def _running(self) -> Node:
+        if self._thread is None or self._node is None:
             raise BrokerError("the broker is not open")
-        return self._daemon
+        return self._node
 
     def _in_loop(self, make: Callable[[], Awaitable[T]]) -> T:
         """Runs it on the broker's loop. BrokerError."""
@@ -217,7 +217,7 @@ class Broker(BrokerLife):
         """Move the clock by one step of `clock.advance`, which is what tests call. Returns when all that became due is done.
         BrokerError.
         """
-        daemon = self._running()
+        services = self._running().services
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
 
         async def move() -> None:
@@ -225,8 +225,8 @@ class Broker(BrokerLife):
             await self._settle_timer()
 
         self._in_loop(move)
-        daemon.scheduler.time_moved()
-        for what, settle in (("scheduled work", daemon.scheduler.settle), ("cleaning", daemon.cleaner.pool.settle)):
+        services.scheduler.time_moved()
+        for what, settle in (("scheduled work", services.scheduler.settle), ("cleaning", services.cleaner.pool.settle)):
             if not settle(max(deadline - time.monotonic(), 0.1)):
                 raise BrokerError(f"{what} that became due is not done after {SETTLE_TIMEOUT_S:g} s")
         self._in_loop(self._settle_timer)
@@ -257,13 +257,13 @@ class Broker(BrokerLife):
         settings = {"log.dirs": str(self.directory), **self.settings}
         config = load_config(None, {}, [f"{name}={text}" for name, text in settings.items()])
         self._timer = MovableTimer(loop, self._time)
-        self._daemon = daemon = Daemon(
+        self._node = node = Node(
             config, loop, time=self._time, timer=self._timer, around=lambda inner: self.faults.around(inner, loop)
         )
         try:
-            self._addresses = await daemon.start()
+            self._addresses = await node.start()
             started.set()
             await self._stop.wait()
         finally:
-            await daemon.stop()
-            self._daemon = None
+            await node.stop()
+            self._node = None

@@ -39,7 +39,7 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestCo
     try:
         await broker.groups.ensure_topic()
         partition = broker.groups.partition_of(request.group_id)
-        wait = broker.transactions.add_partitions(request.transactional_id, producer, {partition}, 0)
+        wait = broker.transactions.get().add_partitions(request.transactional_id, producer, {partition}, 0)
         if wait is not None:
             await asyncio.shield(wait)
     except Exception as error:

@@ -31,7 +31,7 @@ from ..transactions.states import VERSION_2, Producer
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-    from ..server import Broker
+    from ..requests.services import Services
 
 FENCED_FROM = 2
 BROKERS_FROM = 4
@@ -109,7 +109,7 @@ def _places(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
 
 
 async def _add(
-    broker: Broker,
+    broker: Services,
     transactional_id: str,
     producer: Producer,
     topics: Sequence[AddPartitionsToTxnTopic],
@@ -123,7 +123,7 @@ async def _add(
             for place in places
         }
     try:
-        wait = broker.transactions.add_partitions(transactional_id, producer, frozenset(places), client_version)
+        wait = broker.transactions.get().add_partitions(transactional_id, producer, frozenset(places), client_version)
         if wait is not None:
             await asyncio.shield(wait)
     except Exception as error:
@@ -132,13 +132,13 @@ async def _add(
 
 
 def _verify(
-    broker: Broker, transactional_id: str, producer: Producer, topics: Sequence[AddPartitionsToTxnTopic]
+    broker: Services, transactional_id: str, producer: Producer, topics: Sequence[AddPartitionsToTxnTopic]
 ) -> Codes:
     codes: Codes = {}
     for place in _places(topics):
         codes[place] = ErrorCode.NONE
         try:
-            broker.transactions.verify(transactional_id, producer, place)
+            broker.transactions.get().verify(transactional_id, producer, place)
         except Exception as error:
             codes[place] = error_code(error)[0]
     return codes

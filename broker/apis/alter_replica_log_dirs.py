@@ -27,7 +27,7 @@ from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-    from ..server import Broker
+    from ..requests.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ async def alter_replica_log_dirs(
     )
 
 
-def _directory(path: str, broker: Broker) -> str | None:
+def _directory(path: str, broker: Services) -> str | None:
     """The data directory that is meant, by the name that it has in `log.dirs`."""
     known = {os.path.abspath(directory): directory for directory in broker.logs.directories}
     return known.get(os.path.normpath(path)) if os.path.isabs(path) else None
@@ -80,7 +80,7 @@ async def _answer(path: str, topic: str, index: int, context: RequestContext) ->
     if broker.topics.log(topic, index) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        await broker.mover.move(topic, index, directory)
+        await broker.mover.get().move(topic, index, directory)
     except ProtocolError as error:
         log.warning("%s", error)
         return error.code

@@ -47,7 +47,7 @@ async def alter_share_group_offsets(
     }
     try:
         check_enabled(context.broker)
-        outcome = await context.broker.share.groups.alter_offsets(request.group_id, starts)
+        outcome = await context.broker.share.get().groups.alter_offsets(request.group_id, starts)
     except Exception as error:
         code, message = error_code(error)
         return AlterShareGroupOffsetsResponse(error_code=code, error_message=message)

@@ -28,7 +28,7 @@ from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-    from ..server import Broker
+    from ..requests.services import Services
 
 
 @api(
@@ -62,7 +62,7 @@ def consumer_group_heartbeat(
     return _answer(outcome) if isinstance(outcome, HeartbeatResult) else _later(outcome)
 
 
-def check_enabled(broker: Broker) -> None:
+def check_enabled(broker: Services) -> None:
     """Raises ProtocolError UNSUPPORTED_VERSION while consumer groups are turned off."""
     enabled = "consumer" in broker.config.group_coordinator_rebalance_protocols
     if not enabled or not broker.features.level(GROUP_VERSION):

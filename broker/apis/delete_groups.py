@@ -17,7 +17,7 @@ from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-    from ..server import Broker
+    from ..requests.services import Services
 
 
 @api(
@@ -47,10 +47,10 @@ def delete_groups(
     return _respond({name: code for name, code in outcomes.items() if isinstance(code, ErrorCode)})
 
 
-async def _delete_shared(name: str, broker: Broker) -> ErrorCode:
+async def _delete_shared(name: str, broker: Services) -> ErrorCode:
     """Delete a share group. Its delivery state goes first: a crash in between leaves a group that can be deleted again."""
     try:
-        await broker.share.groups.delete_state(name)
+        await broker.share.get().groups.delete_state(name)
     except Exception as error:
         return error_code(error)[0]
     outcome = broker.groups.delete_group(name)

@@ -39,7 +39,7 @@ async def delete_share_group_offsets(
     names = [name for name in asked if name in readable]
     try:
         check_enabled(context.broker)
-        outcome = await context.broker.share.groups.delete_offsets(request.group_id, names)
+        outcome = await context.broker.share.get().groups.delete_offsets(request.group_id, names)
     except Exception as error:
         code, message = error_code(error)
         return DeleteShareGroupOffsetsResponse(error_code=code, error_message=message)

@@ -112,11 +112,11 @@ def _describe(
         topic = broker.topics.get(name)
         if topic is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
-        dynamic = broker.dynamic
+        dynamic = broker.settings
         entries = describe_topic(dynamic.static, topic.config, topic.overrides, names, dynamic.layers)
         return [_row(entry, request, context.api_version) for entry in entries]
     if resource.resource_type == ConfigResourceType.BROKER:
-        dynamic = broker.dynamic
+        dynamic = broker.settings
         if not name:  # defaults for all brokers: only those that were set
             shared = dict(dynamic.layers[1][1])
             wanted = [key for key in shared if names is None or key in names]
@@ -138,7 +138,7 @@ def _describe(
         if not name:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "the resource has no name")
         if resource.resource_type == ConfigResourceType.GROUP:
-            dynamic = broker.dynamic
+            dynamic = broker.settings
             entries = describe_group(dynamic.static, broker.resources.own(kinds.GROUP, name), names, dynamic.layers)
         else:
             entries = describe_resource(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..requests.context import RequestContext
-    from ..server import Broker
+    from ..requests.services import Services
 
 _FIRST_WITH_DISK_SIZE = 4
 
@@ -57,7 +57,7 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
     return DescribeLogDirsResponse(results=results)
 
 
-def _rows(request: DescribeLogDirsRequest, broker: Broker) -> dict[str, _Rows]:
+def _rows(request: DescribeLogDirsRequest, broker: Services) -> dict[str, _Rows]:
     """Requested logs, by directory and topic."""
     wanted = None
     if request.topics is not None:

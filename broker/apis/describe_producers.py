@@ -22,7 +22,7 @@ from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-    from ..server import Broker
+    from ..requests.services import Services
 
 
 @api(
@@ -50,7 +50,7 @@ async def describe_producers(request: DescribeProducersRequest, context: Request
     )
 
 
-async def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+async def _describe(broker: Services, topic: str, index: int) -> PartitionResponse:
     partition = broker.partitions.get(topic, index)
     if partition is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -58,7 +58,7 @@ def _describe(group: RequestGroup, context: RequestContext) -> ResponseGroup:
     )
     try:
         check_enabled(context.broker)
-        rows = context.broker.share.groups.offsets(group.group_id, wanted)
+        rows = context.broker.share.get().groups.offsets(group.group_id, wanted)
     except ProtocolError as error:
         return ResponseGroup(group_id=group.group_id, error_code=error.code, error_message=error.message)
     asked = dict(wanted or ())

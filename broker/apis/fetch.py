@@ -39,7 +39,7 @@ from ..security.acl.model import AclOperation, ResourceType
 if TYPE_CHECKING:
     from ..network.connection import Connection
     from ..network.outbound import Part
-    from ..server import Broker
+    from ..requests.services import Services
 
 
 @api(
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     raw=True,
 )
 def fetch(
-    broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+    broker: Services, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> list[Part] | Awaitable[list[Part]]:
     try:
         request = parse_fetch(buffer, start, end, version, MANY_ELEMENTS)

@@ -109,12 +109,12 @@ def _find(
         return _make_topic(broker.groups, request, context)
     if (
         _is_for_share_groups(request, context)
-        and not broker.share.coordinator.is_open
+        and not broker.share.get().coordinator.is_open
         and any(map(_is_share_key, request.coordinator_keys))
     ):
-        return _make_topic(broker.share.coordinator, request, context)
-    if request.key_type == TRANSACTION and not broker.transactions.is_open:
-        return _make_topic(broker.transactions, request, context)
+        return _make_topic(broker.share.get().coordinator, request, context)
+    if request.key_type == TRANSACTION and not broker.transactions.get().is_open:
+        return _make_topic(broker.transactions.get(), request, context)
     return _answer(request, context, ErrorCode.NONE, None)
 
 

@@ -87,7 +87,7 @@ async def incremental_alter_configs(
 async def _alter(
     resource: AlterConfigsResource, context: RequestContext, validate_only: bool, times: int
 ) -> AlterConfigsResourceResponse:
-    topics, config, dynamic = context.broker.topics, context.broker.config, context.broker.dynamic
+    topics, config, dynamic = context.broker.topics, context.broker.config, context.broker.settings
     result = AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
 
     def change(topic: Topic) -> Mapping[str, str]:
@@ -192,7 +192,7 @@ async def alter_broker(
     validate_only: bool,
 ) -> None:
     """Changes settings of this broker, or those that brokers share, or only says whether that could be."""
-    dynamic = context.broker.dynamic
+    dynamic = context.broker.settings
     dynamic.check_node(node)
     if validate_only:
         dynamic.check(node, change)
@@ -216,7 +216,7 @@ async def alter_resource(
 
 
 def _alter_loggers(resource: AlterConfigsResource, context: RequestContext, validate_only: bool) -> None:
-    context.broker.dynamic.check_node(resource.resource_name)
+    context.broker.settings.check_node(resource.resource_name)
     for item in resource.configs:
         if item.config_operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "a logger's level can only be set or taken away")

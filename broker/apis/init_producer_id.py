@@ -75,7 +75,7 @@ async def _transactional(
     said = Producer(request.producer_id, request.producer_epoch)
     if said != _NO_PRODUCER and min(said) < 0:
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=_NO_EPOCH)
-    producer = await context.broker.transactions.init_producer_id(
+    producer = await context.broker.transactions.get().init_producer_id(
         transactional_id, request.transaction_timeout_ms, None if said == _NO_PRODUCER else said
     )
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)

@@ -36,7 +36,7 @@ from ..security.acl.model import AclOperation, ResourceType
 if TYPE_CHECKING:
     from ..network.connection import Connection
     from ..produce_fetch.produce_admission import Admission
-    from ..server import Broker
+    from ..requests.services import Services
 
 
 @api(
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     raw=True,
 )
 def produce(
-    broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+    broker: Services, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Answer:
     try:
         request = parse_produce(buffer, start, end, version, MANY_ELEMENTS)

@@ -46,7 +46,7 @@ async def share_acknowledge(request: ShareAcknowledgeRequest, context: RequestCo
         if broker.features.level(SHARE_VERSION) < 1:
             raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "share.version is 0")
         key = check_member(request.group_id, request.member_id)
-        shares = broker.share
+        shares = broker.share.get()
         shares.sessions.checked(key, request.share_session_epoch)
     except Refused as error:
         return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error))

@@ -32,7 +32,7 @@ from ..share.fetch_response import share_fetch_frame
 if TYPE_CHECKING:
     from ..network.connection import Connection
     from ..network.outbound import Part
-    from ..server import Broker
+    from ..requests.services import Services
 
 
 @api(
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     raw=True,
 )
 def share_fetch(
-    broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+    broker: Services, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Awaitable[list[Part]]:
     frame = bytes(memoryview(buffer)[start:end])  # the buffer is used again while this waits
     try:
@@ -58,7 +58,7 @@ def share_fetch(
 
 
 async def _answer(
-    broker: Broker,
+    broker: Services,
     request: ShareFetchRequest,
     version: int,
     correlation_id: int,
@@ -79,7 +79,7 @@ async def _answer(
         most = min(request.max_bytes, broker.fetch_max_bytes)
         if broker.quotas.active:
             most = min(most, broker.quotas.most_fetched(client_id))
-        job = ShareFetchJob(broker.share, key, request, version, most, readable)
+        job = ShareFetchJob(broker.share.get(), key, request, version, most, readable)
         try:
             topics = await job.run(connection)
         finally:
@@ -95,11 +95,11 @@ async def _answer(
         for row in rows:
             for code in {row.error, row.acknowledge_error} - {ErrorCode.NONE}:
                 broker.counters.errors[ApiKey.SHARE_FETCH, code] += 1
-    lock_ms = broker.share.settings.limits(key.group).lock_ms
+    lock_ms = broker.share.get().settings.limits(key.group).lock_ms
     return share_fetch_frame(version, correlation_id, ErrorCode.NONE, None, lock_ms, topics)
 
 
-def _failed(broker: Broker, version: int, correlation_id: int, code: ErrorCode, message: str) -> list[Part]:
+def _failed(broker: Services, version: int, correlation_id: int, code: ErrorCode, message: str) -> list[Part]:
     broker.counters.errors[ApiKey.SHARE_FETCH, code] += 1
     return share_fetch_frame(version, correlation_id, code, message, 0, {})
 

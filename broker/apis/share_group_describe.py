@@ -50,7 +50,7 @@ def _describe(group_id: str, tells_operations: bool, context: RequestContext) ->
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
         check_enabled(context.broker)
-        group = context.broker.share.groups.describe(group_id)
+        group = context.broker.share.get().groups.describe(group_id)
     except ProtocolError as error:
         shown = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=shown)

@@ -25,7 +25,7 @@ from .consumer_group_heartbeat import check_topics
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-    from ..server import Broker
+    from ..requests.services import Services
 
 
 @api(
@@ -55,14 +55,14 @@ async def share_group_heartbeat(
             context.client_id or "",
             context.client_host,
         )
-        result = await context.broker.share.groups.heartbeat(asked)
+        result = await context.broker.share.get().groups.heartbeat(asked)
     except Exception as error:
         code, message = error_code(error)
         return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
     return _answer(result)
 
 
-def check_enabled(broker: Broker) -> None:
+def check_enabled(broker: Services) -> None:
     """Raises ProtocolError UNSUPPORTED_VERSION while share groups are turned off."""
     if not broker.features.level(SHARE_VERSION):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "share.version is 0: there are no share groups")

@@ -31,7 +31,7 @@ from .consumer_group_heartbeat import check_topics
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-    from ..server import Broker
+    from ..requests.services import Services
 
 _SHOWN_ERRORS = 3
 
@@ -67,7 +67,7 @@ def streams_group_heartbeat(
     return _run(read, "", context)
 
 
-def check_streams_enabled(broker: Broker) -> None:
+def check_streams_enabled(broker: Services) -> None:
     """Raise ProtocolError UNSUPPORTED_VERSION unless streams groups are enabled."""
     enabled = GroupType.STREAMS in broker.config.group_coordinator_rebalance_protocols
     if not enabled or broker.features.level(STREAMS_VERSION) < 1:

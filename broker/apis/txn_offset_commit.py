@@ -29,7 +29,7 @@ from ..transactions.states import VERSION_2, Producer
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-    from ..server import Broker
+    from ..requests.services import Services
 
 ABORTABLE_FROM = 4
 ADDS_PARTITIONS_FROM = 5
@@ -95,18 +95,18 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCon
 
 
 async def _commit(
-    broker: Broker, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], version: int
+    broker: Services, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], version: int
 ) -> list[ErrorCode]:
     producer = Producer(request.producer_id, request.producer_epoch)
     partition = broker.groups.partition_of(request.group_id)
     if not request.transactional_id:
         raise ProtocolError(ErrorCode.INVALID_REQUEST)
     if version >= ADDS_PARTITIONS_FROM:
-        wait = broker.transactions.add_partitions(request.transactional_id, producer, {partition}, VERSION_2)
+        wait = broker.transactions.get().add_partitions(request.transactional_id, producer, {partition}, VERSION_2)
         if wait is not None:
             await asyncio.shield(wait)
     elif broker.config.transaction_partition_verification_enable:
-        broker.transactions.verify(request.transactional_id, producer, partition)
+        broker.transactions.get().verify(request.transactional_id, producer, partition)
     commit = CommitRequest(
         request.group_id, offsets, request.member_id, request.group_instance_id, request.generation_id
     )

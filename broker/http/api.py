@@ -27,7 +27,8 @@ from ..cleaning.why import why_topic
 if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
     from ..cleaning.requests import CleanRequest
-    from ..server import Broker
+    from ..monitoring.node_state import NodeState
+    from ..requests.services import Services
     from ..transactions.states import TransactionMetadata
 
 MAX_WAIT_S = 5.0
@@ -60,14 +61,14 @@ class _Refusal(Exception):
 class HttpApi:
     """Called by HTTP's threads, any of them. Blocks."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
         self.waiting_places = threading.BoundedSemaphore(MAX_WAITING)
 
     def answer(self, environ: dict[str, Any]) -> JsonAnswer:
         """The answer to a request whose path begins with one of `PREFIXES`."""
         try:
-            if not self._broker.ready:
+            if not self._node.ready:
                 raise _Refusal("503 Service Unavailable", "the daemon is loading its logs, or stops")
             _, kind, *rest = environ.get("PATH_INFO", "").split("/")
             method = environ.get("REQUEST_METHOD", "GET")
@@ -86,8 +87,14 @@ class HttpApi:
         except (StorageError, OSError) as error:
             return JsonAnswer("500 Internal Server Error", {"error": str(error)})
 
+    @property
+    def _services(self) -> Services:
+        services = self._node.services
+        assert services is not None  # ready
+        return services
+
     def _logs(self, topic: str) -> list[UnifiedLog]:
-        found = [log for log in self._broker.logs.logs() if log.topic == topic]
+        found = [log for log in self._services.logs.logs() if log.topic == topic]
         if not found:
             raise _Refusal("404 Not Found", f"there is no topic '{topic[:249]}'")
         return sorted(found, key=lambda log: log.partition)
@@ -99,7 +106,7 @@ class HttpApi:
             logs = [log for log in logs if partition == [str(log.partition)]]
             if not logs:
                 raise _Refusal("404 Not Found", f"topic '{topic}' has no partition {'/'.join(partition)[:20]}")
-        broker = self._broker
+        broker = self._services
         content = why_topic(
             topic,
             logs,
@@ -119,10 +126,12 @@ class HttpApi:
         from ..transactions.coordinator import TransactionFilter
 
         async def ask() -> list[TransactionMetadata]:
-            return self._broker.transactions.list_transactions(TransactionFilter(producer_ids=open_producer_ids))
+            return self._services.transactions.get().list_transactions(
+                TransactionFilter(producer_ids=open_producer_ids)
+            )
 
         try:
-            found = asyncio.run_coroutine_threadsafe(ask(), self._broker.loop).result(LOOP_TIMEOUT_S)
+            found = asyncio.run_coroutine_threadsafe(ask(), self._node.loop).result(LOOP_TIMEOUT_S)
         except (ProtocolError, TimeoutError):
             return {}
         return {
@@ -134,12 +143,12 @@ class HttpApi:
         if len(path) != 1:
             raise _Refusal("404 Not Found", "POST /clean/<topic> cleans all partitions of a topic")
         wait_s = _wait_of(environ)
-        return self._state(self._broker.cleaner.requests.ask(path[0], self._logs(path[0])), wait_s)
+        return self._state(self._services.cleaner.requests.ask(path[0], self._logs(path[0])), wait_s)
 
     def _progress(self, path: list[str], environ: dict[str, Any]) -> JsonAnswer:
         if len(path) != 2 or not path[1].isdecimal() or len(path[1]) > MAX_DIGITS:
             raise _Refusal("404 Not Found", "GET /clean/<topic>/<request> tells how far a request is")
-        request = self._broker.cleaner.requests.get(path[0], int(path[1]))
+        request = self._services.cleaner.requests.get(path[0], int(path[1]))
         if request is None:
             raise _Refusal("404 Not Found", f"no request {path[1]} to clean '{path[0][:249]}' is known")
         return self._state(request, _wait_of(environ))

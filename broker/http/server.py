@@ -26,7 +26,8 @@ from .user import PEER
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ..monitoring.health import Health, Verdict
-    from ..server import Broker
+    from ..monitoring.node_state import NodeState
+    from ..monitoring.security import HttpDoor
     from .api import HttpApi
     from .authentication import HttpGate
     from .connections import Lane, Peer
@@ -52,10 +53,10 @@ class HttpServer:
     """Made and stopped on the loop thread."""
 
     def __init__(
-        self, broker: Broker, host: str, port: int, *, https: Https | None = None, gate: HttpGate | None = None
+        self, node: NodeState, host: str, port: int, *, https: Https | None = None, gate: HttpGate | None = None
     ) -> None:
         """Binds. Raises OSError with one clear line. `https`: it speaks TLS; `gate`: it asks who its users are."""
-        self._broker = broker
+        self._node = node
         self.https = https
         self.gate = gate
         self._server: Any = None
@@ -101,6 +102,23 @@ class HttpServer:
         if self.https is not None:
             self.https.use(config)
 
+    def _door(self) -> HttpDoor:
+        """Who was let in and who was not, for a scrape. Loop thread."""
+        from ..monitoring.security import HttpDoor
+
+        door = HttpDoor()
+        if (https := self.https) is not None:
+            door = door._replace(failed_handshakes=https.failed_handshakes, tls=https.tls)
+        if self.gate is not None:
+            users = self.gate.users
+            door = door._replace(
+                successes=users.successes,
+                failures=users.failures.failures,
+                turned_away=users.failures.turned_away,
+                keys=None if users.verifier is None else users.verifier.keys,
+            )
+        return door
+
     def start(self) -> None:
         self._thread.start()
 
@@ -120,7 +138,7 @@ class HttpServer:
         from .console.samples import Samples
         from .handler import Server
 
-        self._samples = samples = Samples(self._broker)
+        self._samples = samples = Samples(self._node)
         https = self.https
         asks_certificates = self.gate is not None and self.gate.users.asks_certificates
 
@@ -203,7 +221,7 @@ class HttpServer:
             if self._health_made is None:
                 from ..monitoring.health import Health
 
-                self._health_made = Health(self._broker)
+                self._health_made = Health(self._node)
             return self._health_made
 
     @property
@@ -213,7 +231,7 @@ class HttpServer:
             if self._api_made is None:
                 from .api import HttpApi
 
-                self._api_made = HttpApi(self._broker)
+                self._api_made = HttpApi(self._node)
             return self._api_made
 
     def _is_for_us(self, environ: dict[str, Any]) -> bool:
@@ -227,7 +245,7 @@ class HttpServer:
         if environ.get(USER) is not None or authority is None:
             return True
         host = host_of(authority)
-        return host is not None and is_own_host(host, self._broker.config)
+        return host is not None and is_own_host(host, self._node.config)
 
     def _misdirect(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         from .console.access import misdirected
@@ -263,7 +281,7 @@ class HttpServer:
             if self._console is None:
                 from .console.front import Console
 
-                self._console = Console(self._broker, health, self._samples)
+                self._console = Console(self._node, health, self._samples)
         page = self._console.answer(environ)
         if page is None:
             if method not in _READS:
@@ -281,7 +299,7 @@ class HttpServer:
                 from ..monitoring.collector import BrokerCollector
 
                 registry = CollectorRegistry()
-                registry.register(BrokerCollector(self._broker, health))
+                registry.register(BrokerCollector(self._node, health, self._door))
                 ProcessCollector(registry=registry)
                 PlatformCollector(registry=registry)
                 self._metrics = make_wsgi_app(registry)

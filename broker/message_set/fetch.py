@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...storage.values import FetchDataInfo
     from ..network.outbound import Part
     from ..partitions.partition import Partition
-    from ..server import Broker
+    from ..requests.services import Services
 
 #: FETCH bodies in one MULTIFETCH. Each may hold a segment file open while the answer is sent, and all are looked up in one go.
 MAX_FETCHES = 1000
@@ -47,7 +47,7 @@ class MessageSetFetches:
 
     __slots__ = ("_broker", "_errors", "_max_magic")
 
-    def __init__(self, broker: Broker, max_magic: int, errors: Counter[tuple[str, int]]) -> None:
+    def __init__(self, broker: Services, max_magic: int, errors: Counter[tuple[str, int]]) -> None:
         """`max_magic`: the newest format that is sent; `errors`: where sets that fail are counted."""
         self._broker = broker
         self._max_magic = max_magic

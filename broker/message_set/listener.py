@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ..network.connection import Connection
     from ..network.outbound import Part
     from ..quotas.manager import QuotaManager
-    from ..server import Broker
+    from ..requests.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class MessageSetListener:
 
     __slots__ = ("_appends", "_broker", "_fetches", "_next_line", "_unsaid", "errors", "latencies", "nanoseconds")
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Services) -> None:
         self._broker = broker
         self._next_line = 0.0
         self._unsaid = 0

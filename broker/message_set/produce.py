@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...protocol.message_set.wire import ProduceBody
     from ...storage.values import LogAppendInfo
     from ..partitions.partition import Partition
-    from ..server import Broker
+    from ..requests.services import Services
 
 #: PRODUCE bodies in one MULTIPRODUCE: they are appended in one go, and others wait meanwhile.
 MAX_PRODUCES = 1000
@@ -45,7 +45,7 @@ class MessageSetAppends:
 
     __slots__ = ("_broker", "_errors")
 
-    def __init__(self, broker: Broker, errors: Counter[tuple[str, int]]) -> None:
+    def __init__(self, broker: Services, errors: Counter[tuple[str, int]]) -> None:
         """`errors`: where sets that are refused are counted."""
         self._broker = broker
         self._errors = errors

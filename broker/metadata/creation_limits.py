@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...config.broker_config import super_users_of
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..security.acl.model import super_users_of
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig

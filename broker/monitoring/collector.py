@@ -54,7 +54,8 @@ from .security import access_metrics, audit_metrics, doors_of, security_metrics
 from .transactions import share_metrics, transaction_metrics
 
 if TYPE_CHECKING:
-    from ..server import Broker
+    from .node_state import NodeState
+    from .security import HttpDoor
 
 __all__ = ["BrokerCollector", "Family", "RequestCounters"]
 
@@ -69,46 +70,52 @@ class LoopFacts(NamedTuple):
     groups: GroupFacts | None
 
 
-def loop_facts(broker: Broker) -> LoopFacts:
-    """Read the metrics that only the loop thread may read. Loop thread."""
+def loop_facts(node: NodeState, http: HttpDoor | None = None) -> LoopFacts:
+    """Read the metrics that only the loop thread may read; none before there are services. Loop thread."""
+    if (broker := node.services) is None:
+        return LoopFacts([], None)
     server, lanes = broker.socket_server, {"look": broker.long_requests, "change": broker.long_changes}
     families = [
         *families_of(request_metrics(), broker.counters),
         *families_of(connection_metrics(), server),
         *families_of(waiting_metrics(), broker),
-        *families_of(message_set_metrics(), broker.message_sets),
+        *families_of(message_set_metrics(), node.message_sets.get()),
         *families_of(message_set_connection_metrics(), server),
         *families_of(quota_metrics(), broker),
-        *families_of(audit_metrics(), broker.known_audit),
+        *families_of(audit_metrics(), broker.audit.if_made),
         *families_of(limit_metrics(), server),
         *families_of(long_request_metrics(), lanes),
-        *(families_of(maker_metrics(), broker.topics.makers) if broker.ready else ()),
+        *(families_of(maker_metrics(), broker.topics.makers) if node.ready else ()),
         *families_of(access_metrics(), broker.authorizer),
-        *families_of(security_metrics(), doors_of(server, broker.http)),
-        *families_of(transaction_metrics(), broker.known_transactions),
-        *families_of(share_metrics(), broker.known_share),
+        *families_of(security_metrics(), doors_of(server, http)),
+        *families_of(transaction_metrics(), broker.transactions.if_made),
+        *families_of(share_metrics(), broker.share.if_made),
     ]
-    groups = group_facts(broker.groups, per_group=broker.config.metrics_per_group) if broker.ready else None
+    groups = group_facts(broker.groups, per_group=broker.config.metrics_per_group) if node.ready else None
     return LoopFacts(families, groups)
 
 
 class BrokerCollector:
     """Collector that prometheus-client calls at each scrape. Any thread but the loop's."""
 
-    def __init__(self, broker: Broker, health: Health | None = None) -> None:
-        self._broker = broker
-        self._health = health or Health(broker)
+    def __init__(
+        self, node: NodeState, health: Health | None = None, http: Callable[[], HttpDoor | None] = lambda: None
+    ) -> None:
+        """`http`: what the HTTP listener counts of who it lets in. Loop thread."""
+        self._node = node
+        self._http = http
+        self._health = health or Health(node)
         self._logs = LogMetrics()
         self._lag: GroupLag | None = None
 
     def families(self) -> Iterator[AnyFamily]:
         """Every metric of the daemon, now; without those of requests and groups where the loop does not answer in time."""
-        broker = self._broker
+        node = self._node
 
         async def on_loop() -> LoopFacts:
-            return loop_facts(broker)
+            return loop_facts(node, self._http())
 
-        asked = asyncio.run_coroutine_threadsafe(on_loop(), broker.loop)
+        asked = asyncio.run_coroutine_threadsafe(on_loop(), node.loop)
         try:
             taken = asked.result(SNAPSHOT_TIMEOUT_S)
         except TimeoutError:  # a loop that hangs is when the rest is wanted most
@@ -116,8 +123,10 @@ class BrokerCollector:
             taken = LoopFacts([], None)
         yield from taken.families
         yield from families_of(build_metrics(), None)
-        yield from families_of(state_metrics(), broker)
+        yield from families_of(state_metrics(), node)
         yield from families_of(health_metrics(), self._health)
+        if (broker := node.services) is None:
+            return
         yield from families_of_each(
             task_metrics(), [((task,), of) for task, of in broker.scheduler.statistics().items()]
         )
@@ -128,7 +137,7 @@ class BrokerCollector:
             yield from families_of(
                 group_metrics(), self._lag.measure(taken.groups, broker.config.metrics_max_group_partitions)
             )
-        if broker.ready:
+        if node.ready:
             logs = list(broker.logs.logs())
             shown = shown_logs(logs, broker.config.metrics_max_partitions if broker.config.metrics_per_topic else 0)
             yield from self._logs.families(broker, logs, shown)

@@ -15,8 +15,9 @@ from .health import DEGRADED
 
 if TYPE_CHECKING:
     from ...storage.scheduler import TaskCounts
-    from ..server import Broker
+    from ..requests.services import Services
     from .health import Health
+    from .node_state import NodeState
 
 
 # fmt: off
@@ -30,17 +31,17 @@ def build_metrics() -> Table[None]:
 
 
 @cache
-def state_metrics() -> Table[Broker]:
+def state_metrics() -> Table[NodeState]:
     """Metrics of the daemon's state and of recovery's progress."""
     return (
         Metric("tidelog_ready", GAUGE, "1 when the daemon serves, 0 while it loads its logs or stops.",
-               lambda broker: int(broker.ready)),
+               lambda node: int(node.ready)),
         Metric("tidelog_recovery_checked_bytes", GAUGE, "Segment bytes that this start has checked.",
-               lambda broker: broker.recovery.done_bytes),
+               lambda node: node.recovery.done_bytes),
         Metric("tidelog_recovery_expected_bytes", GAUGE, "Segment bytes that this start checks.",
-               lambda broker: broker.recovery.total_bytes),
+               lambda node: node.recovery.total_bytes),
         Metric("tidelog_recovery_partitions_remaining", GAUGE, "Partitions that this start has still to load.",
-               lambda broker: broker.logs.partitions_remaining if hasattr(broker, "logs") else 0),
+               lambda node: node.partitions_remaining),
     )
 
 
@@ -71,7 +72,7 @@ def task_metrics() -> Table[TaskCounts]:
 
 
 @cache
-def thread_metrics() -> Table[Broker]:
+def thread_metrics() -> Table[Services]:
     """Background work of all tasks together."""
     return (
         Metric("tidelog_background_threads", GAUGE, "Threads that background tasks may have.",

@@ -33,7 +33,7 @@ from ..security.open_listeners import open_listeners
 
 if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
-    from ..server import Broker
+    from .node_state import NodeState
 
 FLUSH_GRACE_MS = 10_000
 STUCK_S = 60.0
@@ -75,9 +75,9 @@ def flush_is_behind(log: UnifiedLog, now_ms: int) -> bool:
 class Health:
     """Health of one daemon. Made with the HTTP listener, long before there are logs."""
 
-    def __init__(self, broker: Broker, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, node: NodeState, now_s: Callable[[], float] = time.monotonic) -> None:
         """`now_s`: a clock that only rises."""
-        self._broker = broker
+        self._node = node
         self._now_s = now_s
         self._lock = threading.Lock()
         self._asked_s: float | None = None
@@ -90,50 +90,50 @@ class Health:
 
     def ready(self) -> Verdict:
         """Readiness: are clients served, how far is a recovery; problems too, which do not change it."""
-        broker = self._broker
-        content: dict[str, Any] = {"status": "ready" if broker.ready else self._unready()}
-        if broker.ready:
+        node = self._node
+        content: dict[str, Any] = {"status": "ready" if node.ready else self._unready()}
+        if node.ready:
             content["degraded"] = sorted({problem.reason for problem in self.problems()})
         else:
-            recovery = broker.recovery
+            recovery = node.recovery
             content["recovery"] = {
                 "bytesDone": recovery.done_bytes,
                 "bytesTotal": recovery.total_bytes,
-                "partitionsRemaining": broker.logs.partitions_remaining if hasattr(broker, "logs") else 0,
+                "partitionsRemaining": node.partitions_remaining,
             }
-        return Verdict(broker.ready, content)
+        return Verdict(node.ready, content)
 
     def whole(self) -> Verdict:
         """Health: readiness, problems and notes."""
-        broker = self._broker
+        node = self._node
         found = list(self.problems())
-        if not broker.ready:
+        if not node.ready:
             reason = self._unready()
             text = {"loading": "logs are being recovered", "stopping": "the daemon is being stopped"}[reason]
             found.insert(0, Problem(reason, "", text))
         content = {
-            "status": "ok" if not found else ("degraded" if broker.ready else self._unready()),
-            "ready": broker.ready,
+            "status": "ok" if not found else ("degraded" if node.ready else self._unready()),
+            "ready": node.ready,
             "reasons": [problem._asdict() for problem in found[:MOST_PROBLEMS]],
             "reasonsOmitted": max(0, len(found) - MOST_PROBLEMS),
             "notes": [
                 {"note": "open_listener", "subject": listener.address, "text": listener.text}
-                for listener in open_listeners(broker.config)
+                for listener in open_listeners(node.config)
             ],
         }
         return Verdict(not found, content)
 
     def _unready(self) -> str:
-        return "stopping" if self._broker.stopping else "loading"
+        return "stopping" if self._node.stopping else "loading"
 
     def problems(self) -> Iterator[Problem]:
         """Present problems of a daemon that serves; none while it starts or stops."""
-        broker = self._broker
+        node = self._node
         if self._loop_silence_s() >= STUCK_S:
             yield Problem(
                 "loop_stuck", "", f"the event loop has not turned for {STUCK_S:g} s: a disk hangs, or there is a bug"
             )
-        if not broker.ready:
+        if not node.ready or (broker := node.services) is None:
             return
         for path, space in broker.logs.spaces:
             if space.is_full:
@@ -172,7 +172,7 @@ class Health:
                 return self._now_s() - self._asked_s
             self._asked_s = self._now_s()
         try:
-            self._broker.loop.call_soon_threadsafe(self._answered)
+            self._node.loop.call_soon_threadsafe(self._answered)
         except RuntimeError:  # closed: the process ends
             self._answered()
         return 0.0

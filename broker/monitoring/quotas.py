@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from ..runtime.metric_family import COUNTER, GAUGE, Metric, Table
 
 if TYPE_CHECKING:
-    from ..server import Broker
+    from ..requests.services import Services
 
 
 # fmt: off
 @cache
-def quota_metrics() -> Table[Broker]:
+def quota_metrics() -> Table[Services]:
     """Totals since the start."""
     return (
         Metric("tidelog_quota_throttle_seconds", COUNTER, "Seconds that clients over a quota were told to wait, by quota.",

@@ -14,7 +14,7 @@ from ..runtime.metric_family import COUNTER, GAUGE, Histogram, Metric, Table
 if TYPE_CHECKING:
     from ..network.socket_server import SocketServer
     from ..requests.counters import RequestCounters
-    from ..server import Broker
+    from ..requests.services import Services
 
 _NAMES = {int(key): key.label for key in ApiKey}
 _ERRORS = {int(code): code.name for code in ErrorCode}
@@ -83,7 +83,7 @@ def connection_metrics() -> Table[SocketServer]:
 
 
 @cache
-def waiting_metrics() -> Table[Broker]:
+def waiting_metrics() -> Table[Services]:
     """Metrics of where requests wait and of what they leave behind: purgatory, conversions, fetch sessions."""
     return (
         Metric("tidelog_waiting_fetches", GAUGE, "Fetches in purgatory: they wait for data.",

@@ -10,7 +10,6 @@ from ...config.listener_settings import HTTP
 from ..runtime.metric_family import COUNTER, GAUGE, Metric, Table, if_made
 
 if TYPE_CHECKING:
-    from ..http.server import HttpServer
     from ..network.socket_server import SocketServer
     from ..requests.audit_log import AuditLog
     from ..security.acl.authorizer import Authorizer
@@ -32,24 +31,36 @@ class Doors(NamedTuple):
     keys: Mapping[str, Keys]
 
 
-def doors_of(server: SocketServer, http: HttpServer | None = None) -> Doors:
+class HttpDoor(NamedTuple):
+    """What the HTTP listener counts. `successes` and so on are of its users: None where it asks nobody who he is."""
+
+    failed_handshakes: int = 0
+    tls: TlsListener | None = None
+    successes: int | None = None
+    failures: int = 0
+    turned_away: int = 0
+    keys: Keys | None = None
+
+
+def doors_of(server: SocketServer, http: HttpDoor | None = None) -> Doors:
     """Security facts of both servers."""
-    https = None if http is None else http.https
-    users = None if http is None or http.gate is None else http.gate.users
+    http = http or HttpDoor()
+    http_successes = {} if http.successes is None else {HTTP: http.successes}
+    http_failures = {} if http.successes is None else {HTTP: http.failures}
     securities = server.securities.values()
     asking = [found for found in securities if found.sasl]
     tls = {found.name: found.tls for found in securities if found.tls is not None}
     keys = {found.name: found.tokens.keys for found in securities if found.tokens is not None}
-    if https is not None:
-        tls[HTTP] = https.tls
-    if users is not None and users.verifier is not None:
-        keys[HTTP] = users.verifier.keys
+    if http.tls is not None:
+        tls[HTTP] = http.tls
+    if http.keys is not None:
+        keys[HTTP] = http.keys
     return Doors(
-        server.failed_handshakes + (0 if https is None else https.failed_handshakes),
-        {found.name: found.successes for found in asking} | ({} if users is None else {HTTP: users.successes}),
-        {found.name: found.failures for found in asking} | ({} if users is None else {HTTP: users.failures.failures}),
+        server.failed_handshakes + http.failed_handshakes,
+        {found.name: found.successes for found in asking} | http_successes,
+        {found.name: found.failures for found in asking} | http_failures,
         {found.name: found.turned_away for found in asking},
-        0 if users is None else users.failures.turned_away,
+        http.turned_away,
         tls,
         keys,
     )

@@ -15,6 +15,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns, time
 from typing import TYPE_CHECKING
 
@@ -88,14 +89,8 @@ class SocketServer:
         self,
         loop: asyncio.AbstractEventLoop,
         config: BrokerConfig,
-        dispatcher: Dispatches,
-        message_sets: Callable[[ListenerSecurity | None], Dispatches],
         io_pool: Executor,
-        security_of: Callable[[Listener], ListenerSecurity] | None = None,
     ) -> None:
-        """`dispatcher` handles what comes by `listeners`; `message_sets` makes what handles a listener of
-        `message.set.listeners`, whose clients authenticate first if its security asks for it. `security_of` is asked for
-        listeners that do not speak PLAINTEXT."""
         self.loop = loop
         # Not the loop's clock: uvloop's counts milliseconds, and stands still while what came in is handled.
         self.now = perf_counter_ns
@@ -141,12 +136,9 @@ class SocketServer:
         self._per_principal: Counter[str] = Counter()
         self._known: dict[Connection, str] = {}
         self._config = config
-        self._dispatcher = dispatcher
-        self._message_sets = message_sets
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._renewal: asyncio.TimerHandle | None = None
-        self._security_of = security_of
 
     @property
     def ciphertext_view(self) -> memoryview:
@@ -173,15 +165,27 @@ class SocketServer:
         for security in self.securities.values():
             security.check(config)
 
-    async def start(self) -> None:
-        """Binds every listener of the configuration. Raises OSError naming the listener that can't be had."""
+    async def start(
+        self,
+        dispatcher: Dispatches,
+        message_sets: Callable[[ListenerSecurity | None], Dispatches],
+        security_of: Callable[[Listener], ListenerSecurity],
+    ) -> None:
+        """Binds every listener of the configuration. Raises OSError naming the listener that can't be had.
+
+        `dispatcher` handles what comes by `listeners`; `message_sets` makes what handles a listener of
+        `message.set.listeners`, whose clients authenticate first if its security asks for it. `security_of` is asked for
+        listeners that do not speak PLAINTEXT, in a pool thread.
+        """
         advertised = {listener.name: (listener.host, listener.port) for listener in self._config.advertised_listeners}
         for listener in self._config.listeners:
-            endpoint = await self._listen(listener, "listeners", self._gated, advertised=advertised.get(listener.name))
+            endpoint = await self._listen(
+                listener, "listeners", partial(_gated, dispatcher), security_of, advertised.get(listener.name)
+            )
             self.endpoints.append(endpoint)
             self._counts(endpoint.name)
         for listener in self._config.message_set_listeners:
-            endpoint = await self._listen(listener, "message.set.listeners", self._message_sets)
+            endpoint = await self._listen(listener, "message.set.listeners", message_sets, security_of)
             self.message_set_endpoints.append(endpoint)
         self._schedule_sweep()
         self._schedule_renewal()
@@ -360,14 +364,14 @@ class SocketServer:
         listener: Listener,
         setting: str,
         handler_for: Callable[[ListenerSecurity | None], Dispatches],
+        security_of: Callable[[Listener], ListenerSecurity],
         advertised: tuple[str, int] | None = None,
     ) -> Endpoint:
         security = None
         if listener.security_protocol != "PLAINTEXT":
-            assert self._security_of is not None
             security = self.securities.get(listener.name)  # all message-set listeners of one scheme have one
             if security is None:
-                security = await self.loop.run_in_executor(self.io_pool, self._security_of, listener)
+                security = await self.loop.run_in_executor(self.io_pool, security_of, listener)
                 self.securities[listener.name] = security
         sock = self._bind(listener.host, listener.port, setting)
         host, port = sock.getsockname()[:2]
@@ -378,14 +382,6 @@ class SocketServer:
         )  # fmt: skip
         self._servers.append(server)
         return endpoint
-
-    def _gated(self, security: ListenerSecurity | None) -> Dispatches:
-        """Handler of the requests of a listener of Kafka's protocol: with SASL, clients authenticate first."""
-        if security is None or not security.sasl:
-            return self._dispatcher
-        from .sasl_gate import SaslGate
-
-        return SaslGate(self._dispatcher, security)
 
     def _factory(
         self, endpoint: Endpoint, handler: Dispatches, security: ListenerSecurity | None
@@ -445,3 +441,12 @@ class SocketServer:
             if connection.last_active < oldest and not connection.busy:
                 connection.close(f"idle for {self._config.connections_max_idle_ms} ms (connections.max.idle.ms)")
         self._schedule_sweep()
+
+
+def _gated(dispatcher: Dispatches, security: ListenerSecurity | None) -> Dispatches:
+    """Handler of the requests of a listener of Kafka's protocol: with SASL, clients authenticate first."""
+    if security is None or not security.sasl:
+        return dispatcher
+    from .sasl_gate import SaslGate
+
+    return SaslGate(dispatcher, security)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..network.outbound import Part
     from ..partitions.partition import Partition
     from ..requests.context import RequestContext
-    from ..server import Broker
+    from ..requests.services import Services
 
 READ_COMMITTED = 1
 FIRST_OF_ALL_FORMATS = 4
@@ -39,7 +39,7 @@ FetchedRow = tuple[PartitionKey, FetchPartition, Row]
 TopicRows = list[tuple[str | bytes, list[Row]]]
 
 
-def most_bytes(broker: Broker, max_bytes: int, client_id: str | None, connection: Connection) -> int:
+def most_bytes(broker: Services, max_bytes: int, client_id: str | None, connection: Connection) -> int:
     """Limit of an answer's bytes: the client's own, our limit and its quota."""
     most = min(max_bytes, broker.fetch_max_bytes)
     return min(most, broker.quotas.most_fetched(client_id, connection.user)) if broker.quotas.active else most
@@ -66,7 +66,7 @@ class FetchJob:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Services,
         context: FetchContext,
         version: int,
         correlation_id: int,

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ..network.outbound import Part
     from ..partitions.fetch_session import FetchContext, PartitionKey
     from ..requests.bulk_lane import Permit
-    from ..server import Broker
+    from ..requests.services import Services
 
 
 def long_fetch(
-    broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+    broker: Services, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Awaitable[list[Part]]:
     """The answer to the request in buffer[start:end], which is copied. RequestDeferred while another long one is read."""
     permit = broker.long_requests.admit(connection, end - start)
@@ -40,7 +40,7 @@ def long_fetch(
 
 
 async def _read(
-    broker: Broker, frame: bytes, version: int, correlation_id: int, connection: Connection, permit: Permit
+    broker: Services, frame: bytes, version: int, correlation_id: int, connection: Connection, permit: Permit
 ) -> list[Part]:
     try:
         request = parse_fetch(frame, 0, len(frame), version)  # 30 ms for the most there may be

@@ -23,14 +23,14 @@ from .produce_job import FIRST_WITH_IDS, UNKNOWN, Denied, ProduceJob, denied_top
 
 if TYPE_CHECKING:
     from ..network.connection import Connection
-    from ..server import Broker
+    from ..requests.services import Services
     from .produce_admission import Refusals
 
 Topics = list[tuple[Any, list[tuple[int, int, int]]]]
 
 
 def long_produce(
-    broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+    broker: Services, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Awaitable[bytes | None]:
     """The answer to the request in buffer[start:end], which is copied. RequestDeferred while another long one is in work."""
     permit = broker.long_changes.admit(connection, end - start)
@@ -42,7 +42,7 @@ def long_produce(
 
 
 async def _append(
-    broker: Broker, frame: bytearray, version: int, correlation_id: int, connection: Connection
+    broker: Services, frame: bytearray, version: int, correlation_id: int, connection: Connection
 ) -> bytes | None:
     try:
         request = parse_produce(frame, 0, len(frame), version)  # 30 ms for the most there may be
@@ -78,7 +78,7 @@ async def _append(
 
 
 async def _refused(
-    broker: Broker, frame: bytearray, topics: Topics, version: int, transactional_id: str, denied: Denied
+    broker: Services, frame: bytearray, topics: Topics, version: int, transactional_id: str, denied: Denied
 ) -> Refusals:
     """Partitions that the transaction refuses; returned once its coordinator durably has the others."""
     from .produce_admission import admit

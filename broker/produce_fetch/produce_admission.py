@@ -23,7 +23,7 @@ from ..transactions.states import VERSION_2, Producer
 
 if TYPE_CHECKING:
     from ..partitions.partition import Partition
-    from ..server import Broker
+    from ..requests.services import Services
 
 #: As the compiled parser gives them: (topic, [(partition, start, end of its batch in the buffer)]).
 Topics = Sequence[tuple[str, Sequence[tuple[int, int, int]]]]
@@ -69,7 +69,7 @@ def producer_of(buffer: bytearray, start: int, end: int) -> Producer | None:
     return Producer(*_PRODUCER.unpack_from(buffer, start + _PRODUCER_AT))
 
 
-def admit(broker: Broker, buffer: bytearray, topics: Topics, version: int, transactional_id: str) -> Admission:
+def admit(broker: Services, buffer: bytearray, topics: Topics, version: int, transactional_id: str) -> Admission:
     """Asks for all batches of a request. Loop thread."""
     adds = version >= ADDS_PARTITIONS_FROM
     refused: Refusals = {}
@@ -106,14 +106,14 @@ def admit(broker: Broker, buffer: bytearray, topics: Topics, version: int, trans
         mine = frozenset(place for place, owner in asked.items() if owner == producer)
         try:
             if adds:
-                wait = broker.transactions.add_partitions(transactional_id, producer, mine, VERSION_2) or wait
+                wait = broker.transactions.get().add_partitions(transactional_id, producer, mine, VERSION_2) or wait
                 continue
         except ProtocolError as error:
             refused.update(dict.fromkeys(mine, _reason(error, version)))
             continue
         for place in mine:
             try:
-                broker.transactions.verify(transactional_id, producer, place)
+                broker.transactions.get().verify(transactional_id, producer, place)
             except ProtocolError as error:
                 refused[place] = _reason(error, version)
     for place, (partition, sequence) in unknown.items():

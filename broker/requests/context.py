@@ -12,7 +12,7 @@ from ..security.acl.model import AclOperation, ResourceType
 if TYPE_CHECKING:
     from ...protocol.api_keys import ApiKey
     from ..network.connection import Connection
-    from ..server import Broker
+    from .services import Services
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -37,7 +37,7 @@ class RequestContext(NamedTuple):
     to make.
     """
 
-    broker: Broker
+    broker: Services
     connection: Connection
     api_key: ApiKey
     api_version: int
@@ -113,4 +113,4 @@ class RequestContext(NamedTuple):
         return {name for name in dict.fromkeys(names) if self.allows(operation, resource_type, name, quietly=quietly)}
 
     def _denied(self, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> None:
-        self.broker.audit.denied(self, operation, resource_type, resource_name)
+        self.broker.audit.get().denied(self, operation, resource_type, resource_name)

@@ -33,9 +33,8 @@ from .throttling import RequestMeter
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
     from ..network.connection import Answer, Connection
-    from ..server import Broker
     from .bulk_lane import BulkRequestLane
-    from .counters import RequestCounters
+    from .services import Services
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +51,10 @@ class Dispatcher:
 
     __slots__ = ("_broker", "_counters", "_latencies", "_nanoseconds", "_registrations")
 
-    def __init__(self, broker: Broker, registrations: dict[int, Registration], counters: RequestCounters) -> None:
+    def __init__(self, broker: Services, registrations: dict[int, Registration]) -> None:
         self._broker = broker
         self._registrations = registrations
-        self._counters = counters
+        self._counters = counters = broker.counters
         self._latencies = counters.latencies
         self._nanoseconds = counters.nanoseconds
 
@@ -172,7 +171,7 @@ class Dispatcher:
             work = self._later(registration, request, context, response, meter)
             return self._broker.changes.keep(work)[1] if registration.audited else work
         if registration.audited:
-            self._broker.audit.did(context, audit_entries_of(request, response, context))
+            self._broker.audit.get().did(context, audit_entries_of(request, response, context))
         return self._answer(key, version, correlation_id, response, connection, meter)
 
     async def _later(
@@ -193,7 +192,7 @@ class Dispatcher:
         if meter is not None:
             meter.waited()
         if registration.audited:
-            self._broker.audit.did(context, audit_entries_of(request, done, context))
+            self._broker.audit.get().did(context, audit_entries_of(request, done, context))
         return self._answer(registration.api_key, version, correlation_id, done, context.connection, meter)
 
     async def _long(
@@ -233,7 +232,7 @@ class Dispatcher:
             except Exception as error:
                 return self._failed(registration, version, correlation_id, error)
             if registration.audited:
-                audit = self._broker.audit
+                audit = self._broker.audit.get()
                 await requests.aside(partial(audit.did, context, audit_entries_of(request, response, context)))
         told = getattr(response, "throttle_time_ms", 0)
         if meter is not None:

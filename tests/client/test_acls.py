@@ -18,7 +18,7 @@ from kafka.admin import (
     ResourcePatternFilter,
     ResourceType,
 )
-from support.inside import daemon_of
+from support.inside import services_of
 from tidelog.cli.main import main
 from tidelog.testing import Broker
 
@@ -151,5 +151,5 @@ def test_an_admin_client_of_others_manages_rules() -> None:
         assert len(found[0]) == 4
         ((_, deleted, _),) = admin.delete_acls([anything])  # type: ignore[misc]
         assert len(deleted) == 4
-        assert daemon_of(broker).authorizer.rule_count == 0  # type: ignore[union-attr]
+        assert services_of(broker).authorizer.rule_count == 0  # type: ignore[union-attr]
         admin.close()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
-from support.inside import daemon_of
+from support.inside import node_of, services_of
 from support.patience import until
 from support.wire_client import WireClient
 from tidelog.broker.monitoring.collector import BrokerCollector, Family
@@ -129,7 +129,7 @@ def test_the_bounds_of_what_clients_have_under_way(broker: Broker, admin: KafkaC
     room, attribute = ROOMS[name]
 
     def found() -> int:
-        return int(getattr(getattr(daemon_of(broker).socket_server, room), attribute))
+        return int(getattr(getattr(services_of(broker).socket_server, room), attribute))
 
     before = found()
     set_broker(admin, name, "123456789")
@@ -140,7 +140,7 @@ def test_the_bounds_of_what_clients_have_under_way(broker: Broker, admin: KafkaC
 
 @pytest.mark.parametrize("name", BOUNDS_OF_MAKERS)
 def test_the_bounds_of_what_clients_may_make(broker: Broker, admin: KafkaClient, name: str) -> None:
-    makers, attribute = daemon_of(broker).topics.makers, BOUNDS_OF_MAKERS[name]
+    makers, attribute = services_of(broker).topics.makers, BOUNDS_OF_MAKERS[name]
     set_broker(admin, name, "12345")
     assert getattr(makers, attribute) == 12345
     set_broker(admin, name, None)
@@ -177,7 +177,7 @@ def another_value(row: Setting) -> str:
 
 def in_force(broker: Broker, admin: KafkaClient, name: str) -> tuple[Any, str | None]:
     """What the log goes by, and what DescribeConfigs says."""
-    log = daemon_of(broker).logs.get("follows", 0)
+    log = services_of(broker).logs.get("follows", 0)
     assert log is not None
     ((entry,),) = described(admin, [(TOPIC, "follows")], [name])
     return getattr(log.config, TOPIC_SETTINGS[name].attribute), entry.value
@@ -210,7 +210,7 @@ def test_a_topics_own_value_holds_at_once(broker: Broker, admin: KafkaClient, ro
 
 
 def test_kafkas_internal_name_for_small_segments(broker: Broker, admin: KafkaClient) -> None:
-    log = daemon_of(broker).logs.get("follows", 0)
+    log = services_of(broker).logs.get("follows", 0)
     assert log is not None
     alter(admin, TOPIC, "follows", "topic", {"internal.segment.bytes": "5000"})
     assert log.config.segment_bytes == 5000
@@ -232,7 +232,7 @@ async def test_clients_see_the_new_values_with_their_next_request(broker: Broker
         assert sent.timestamp > 1000
         set_broker(admin, "log.message.timestamp.type", None)
 
-        log = daemon_of(broker).logs.get("live", 0)
+        log = services_of(broker).logs.get("live", 0)
         assert log is not None
         segments = len(log.segments)
         alter(admin, TOPIC, "live", "topic", {"segment.bytes": "600"})
@@ -251,7 +251,7 @@ async def test_clients_see_the_new_values_with_their_next_request(broker: Broker
 
 
 def test_the_throttle_of_moves_to_other_directories(broker: Broker, admin: KafkaClient) -> None:
-    mover = daemon_of(broker).mover
+    mover = services_of(broker).mover.get()
     assert mover.bytes_per_second == math.inf
     set_broker(admin, MOVES, "1000")
     assert mover.bytes_per_second == 1000
@@ -282,7 +282,7 @@ def is_refused(broker: Broker) -> bool:
     ],
 )
 def test_limits_of_connections(broker: Broker, admin: KafkaClient, name: str, value: str) -> None:
-    server = daemon_of(broker).socket_server
+    server = services_of(broker).socket_server
     until(lambda: len(server.connections) == 1, "the connection of this test alone")
     set_broker(admin, name, value.format(open=1))
     assert is_refused(broker)
@@ -332,13 +332,13 @@ def test_a_listeners_own_limit_of_connections() -> None:
             assert outsider()
             set_broker(admin, "listener.name.outside.max.connections", None)
             assert not outsider(), "what it was started with holds again"
-        counts = daemon_of(broker).socket_server.listeners
+        counts = services_of(broker).socket_server.listeners
         assert (counts["OUTSIDE"].accepted, counts["OUTSIDE"].refused) == (1, 2)
 
 
 def test_the_rate_of_new_connections(broker: Broker, admin: KafkaClient) -> None:
     """Over the rate they are taken and wait for their turn. The clock is not the sockets': the wait is only asked for."""
-    quotas = daemon_of(broker).quotas
+    quotas = services_of(broker).quotas
     assert quotas.connected("10.0.0.1", "PLAINTEXT") == 0
     set_broker(admin, "max.connection.creation.rate", "1")
     waits = [quotas.connected(f"10.0.0.{number}", "PLAINTEXT") for number in range(40)]
@@ -352,7 +352,7 @@ def test_the_rate_of_new_connections(broker: Broker, admin: KafkaClient) -> None
 @pytest.mark.parametrize("name", CLEANER)
 def test_the_cleaner(broker: Broker, admin: KafkaClient, name: str) -> None:
     value, attribute, expected = CLEANER[name]
-    pool = daemon_of(broker).cleaner.pool
+    pool = services_of(broker).cleaner.pool
     before = getattr(pool.settings, attribute)
     set_broker(admin, name, value)
     until(lambda: getattr(pool.settings, attribute) == expected, f"{attribute} is {expected}")
@@ -363,11 +363,11 @@ def test_the_cleaner(broker: Broker, admin: KafkaClient, name: str) -> None:
 
 def test_threads(broker: Broker, admin: KafkaClient) -> None:
     set_broker(admin, "background.threads", "3")
-    assert daemon_of(broker).scheduler.limit == 3
+    assert services_of(broker).scheduler.limit == 3
     set_broker(admin, "num.recovery.threads.per.data.dir", "5")
-    assert daemon_of(broker).logs._config.num_recovery_threads_per_data_dir == 5
+    assert services_of(broker).logs._config.num_recovery_threads_per_data_dir == 5
     alter(admin, BROKER, "1", "broker", {}, ["background.threads", "num.recovery.threads.per.data.dir"])
-    assert daemon_of(broker).scheduler.limit == 10
+    assert services_of(broker).scheduler.limit == 10
 
 
 def test_producers_are_forgotten_earlier(broker: Broker, admin: KafkaClient) -> None:
@@ -377,7 +377,7 @@ def test_producers_are_forgotten_earlier(broker: Broker, admin: KafkaClient) -> 
 
     broker.create_topic("idempotent")
     asyncio.run(produce())
-    log = daemon_of(broker).logs.get("idempotent", 0)
+    log = services_of(broker).logs.get("idempotent", 0)
     assert log is not None
     broker.clock.advance(hours=2)
     assert len(log.last_records_of_producers()) == 1
@@ -391,9 +391,9 @@ def test_checks_of_transactions(broker: Broker, admin: KafkaClient) -> None:
     """Read with each request: tests/unit/broker/produce_fetch/test_produce_admission.py has what it does."""
     name = "transaction.partition.verification.enable"
     set_broker(admin, name, "false")
-    assert daemon_of(broker).config.transaction_partition_verification_enable is False
+    assert services_of(broker).config.transaction_partition_verification_enable is False
     set_broker(admin, name, None)
-    assert daemon_of(broker).config.transaction_partition_verification_enable is True
+    assert services_of(broker).config.transaction_partition_verification_enable is True
 
 
 def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
@@ -402,7 +402,9 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
         with KafkaClient(broker.bootstrap_servers) as admin:
 
             def homes(topic: str) -> set[str]:
-                return {log.directory.rpartition("/")[0] for log in daemon_of(broker).logs.logs() if log.topic == topic}
+                return {
+                    log.directory.rpartition("/")[0] for log in services_of(broker).logs.logs() if log.topic == topic
+                }
 
             def cordoned() -> list[str]:
                 answer = admin.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
@@ -422,8 +424,8 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
                 broker.create_topic("nowhere", 1)
             set_broker(admin, "max.connections", "40")
         broker.restart()
-        assert daemon_of(broker).config.cordoned_log_dirs == (one, two)
-        assert daemon_of(broker).socket_server._config.max_connections == 40
+        assert services_of(broker).config.cordoned_log_dirs == (one, two)
+        assert services_of(broker).socket_server._config.max_connections == 40
         with KafkaClient(broker.bootstrap_servers) as admin:
             set_broker(admin, "cordoned.log.dirs", None)
             assert cordoned() == []
@@ -433,7 +435,7 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
 
 def test_series_per_topic_come_and_go(broker: Broker, admin: KafkaClient) -> None:
     def topics() -> set[str]:
-        families = BrokerCollector(daemon_of(broker)).families()
+        families = BrokerCollector(node_of(broker).state).families()
         of_topics = [family for family in families if isinstance(family, Family) and "topic" in family.labels]
         return {labels[family.labels.index("topic")] for family in of_topics for labels, _ in family.rows}
 
@@ -444,14 +446,14 @@ def test_series_per_topic_come_and_go(broker: Broker, admin: KafkaClient) -> Non
     assert "follows" in topics()
     set_broker(admin, "metrics.per.group", "false")
     assert (
-        daemon_of(broker).config.metrics_per_group is False
+        services_of(broker).config.metrics_per_group is False
     )  # which each scrape reads: tests/unit/broker/monitoring/test_groups.py
     set_broker(admin, "metrics.per.group", None)
-    assert daemon_of(broker).config.metrics_per_group is True
+    assert services_of(broker).config.metrics_per_group is True
     set_broker(admin, "metrics.max.partitions", "0")
     assert topics() == set()
     set_broker(admin, "metrics.max.partitions", None)
     assert "follows" in topics()
     set_broker(admin, "metrics.max.group.partitions", "7")
-    assert daemon_of(broker).config.metrics_max_group_partitions == 7
+    assert services_of(broker).config.metrics_max_group_partitions == 7
     set_broker(admin, "metrics.max.group.partitions", None)

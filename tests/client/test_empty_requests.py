@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.inside import daemon_of
+from support.inside import services_of, set_authorizer
 from support.permission_case import TOPICS, Fields, made
 from support.permissions import Rule, Rules, nothing
 from support.wire_client import WireClient
@@ -35,25 +35,25 @@ class World:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.daemon = daemon_of(broker)
+        self.services = services_of(broker)
         for name in TOPICS:
             broker.create_topic(name)
 
     def ask(self, key: ApiKey, version: int, fields: Fields, rule: Rule) -> None:
         """Sends it under `rule`; an answer or the connection's end is waited for."""
         registration = loaded(load_apis()[key])
-        self.daemon.authorizer = Rules(rule, TOPICS)
+        set_authorizer(self.broker, Rules(rule, TOPICS))
         try:
             end = contextlib.suppress(EOFError, ConnectionError)
             with WireClient((self.broker.host, self.broker.port)) as client, end:
                 client.ask(made(registration.request, fields), version, response_class(registration))
         finally:
-            self.daemon.authorizer = None
+            set_authorizer(self.broker, None)
 
     def state(self) -> Any:
-        daemon = self.daemon
-        groups = sorted(group.group_id for group in daemon.groups.list_groups((), ()))
-        return [topic.name for topic in daemon.topics.all()], groups, daemon.metadata.changes
+        services = self.services
+        groups = sorted(group.group_id for group in services.groups.list_groups((), ()))
+        return [topic.name for topic in services.topics.all()], groups, services.metadata.changes
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_who_may_use_a_group_and_none_of_the_topics_makes_neither_group_nor_topi
 ) -> None:
     if version or key is not ApiKey.OFFSET_COMMIT:  # version 0 makes the groups' topic itself, the others find it
         world.ask(ApiKey.FIND_COORDINATOR, 3, {"key": "g"}, everything)
-        assert len(world.daemon.topics.all()) == 3
+        assert len(world.services.topics.all()) == 3
     before = world.state()
     world.ask(key, version, fields(topics), everything if topics == ["unknown"] else groups_alone)
     assert world.state() == before

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.inside import daemon_of
+from support.inside import services_of
 from support.logs import batch
 from support.permission_case import TOPICS, Fields, made
 from support.permission_cases import CASES
@@ -80,7 +80,7 @@ def test_no_api_tells_where_the_data_are_when_the_disk_refuses(
     with Broker({"group.initial.rebalance.delay.ms": 0}, directory=folder) as broker:
         for name in TOPICS:
             broker.create_topic(name)
-        topics = daemon_of(broker).topics
+        topics = services_of(broker).topics
         ids = {name: topics.get(name).topic_id.bytes for name in TOPICS}  # type: ignore[union-attr]
         caplog.clear()
         with refusing(folder, number, monkeypatch) as refused:

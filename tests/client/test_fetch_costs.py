@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.wire_client import WireClient, request_frame
-from tidelog.broker.server import Broker
+from tidelog.broker.server.node import Node
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.config.loader import load_config
 from tidelog.protocol.message_set.wire import fetch_request
@@ -76,9 +76,9 @@ async def test_a_fetch_of_64_kib_is_one_read_one_small_write_and_one_sendfile(
 ) -> None:
     calls = Calls(monkeypatch)
     settings = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=", f"log.dirs={tmp_path}"]
-    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
-    await broker.start()
-    endpoint = broker.socket_server.endpoints[0]
+    node = Node(load_config(None, {}, settings), asyncio.get_running_loop())
+    await node.start()
+    endpoint = node.socket_server.endpoints[0]
     calls.port = endpoint.port
     batch = batch_of(RECORDS_BYTES)
 
@@ -93,7 +93,7 @@ async def test_a_fetch_of_64_kib_is_one_read_one_small_write_and_one_sendfile(
             max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic="t", partitions=wanted)]
         )
         client.ask(fetch, FETCH_VERSION, FetchResponse)  # what is done once, is done
-        copied = broker.socket_server.send_counters.copy_fetch_bytes
+        copied = node.socket_server.send_counters.copy_fetch_bytes
         frame = request_frame(fetch, FETCH_VERSION)
         client.send(frame)
         answer = client.receive()
@@ -103,7 +103,7 @@ async def test_a_fetch_of_64_kib_is_one_read_one_small_write_and_one_sendfile(
     try:
         answer, request_bytes, copied = await asyncio.to_thread(talk)
     finally:
-        await broker.stop()
+        await node.stop()
 
     response, _ = decode(FetchResponse, FETCH_VERSION, answer, 4)
     assert response.responses[0].partitions[0].records == batch
@@ -115,7 +115,7 @@ async def test_a_fetch_of_64_kib_is_one_read_one_small_write_and_one_sendfile(
     assert sent == RECORDS_BYTES
     assert copied_out == 4 + len(answer) - RECORDS_BYTES, "only the header is copied"
     assert copied_out < 100
-    assert copied == broker.socket_server.send_counters.copy_fetch_bytes == 0
+    assert copied == node.socket_server.send_counters.copy_fetch_bytes == 0
 
 
 async def test_a_message_set_of_64_kib_is_six_bytes_and_one_sendfile(
@@ -123,10 +123,10 @@ async def test_a_message_set_of_64_kib_is_six_bytes_and_one_sendfile(
 ) -> None:
     calls = Calls(monkeypatch)
     settings = ["listeners=PLAINTEXT://127.0.0.1:0", "message.set.listeners=tcp://127.0.0.1:0", "http.listener="]
-    broker = Broker(load_config(None, {}, [*settings, f"log.dirs={tmp_path}"]), asyncio.get_running_loop())
-    await broker.start()
-    endpoint = broker.socket_server.endpoints[0]
-    calls.port = broker.socket_server.message_set_endpoints[0].port
+    node = Node(load_config(None, {}, [*settings, f"log.dirs={tmp_path}"]), asyncio.get_running_loop())
+    await node.start()
+    endpoint = node.socket_server.endpoints[0]
+    calls.port = node.socket_server.message_set_endpoints[0].port
     batch = batch_of(RECORDS_BYTES)
     frame = fetch_request("t", 0, 0, 1 << 20)
 
@@ -143,7 +143,7 @@ async def test_a_message_set_of_64_kib_is_six_bytes_and_one_sendfile(
     try:
         await asyncio.to_thread(talk)
     finally:
-        await broker.stop()
+        await node.stop()
     seen = [call for call in calls.seen if call != ("recv_into", 0)]
     assert seen[-9:] == [("recv_into", len(frame)), ("send", 6), ("sendfile", RECORDS_BYTES)] * 3
-    assert broker.socket_server.send_counters.copy_fetch_bytes == 0
+    assert node.socket_server.send_counters.copy_fetch_bytes == 0

@@ -18,7 +18,7 @@ import pytest
 import trustme
 from support.certificates import authority_in
 from support.console_client import Browser
-from support.inside import add_scram_user, alter_settings, daemon_of, forget_guesses
+from support.inside import add_scram_user, alter_settings, forget_guesses, node_of
 from support.patience import until
 from tidelog.broker.http.connections import MAX_CONNECTIONS
 from tidelog.broker.http.console.routes import ROUTES
@@ -164,7 +164,7 @@ def test_an_admin_acts_from_elsewhere_and_under_any_name(secured: Secured, caplo
 
 
 def test_guessing_is_slowed_counted_and_ended(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
-    running = daemon_of(secured.broker)
+    running = node_of(secured.broker)
     assert running.http is not None
     assert running.http.gate is not None
     before = running.http.gate.users.failures.failures
@@ -200,13 +200,13 @@ def test_who_connects_and_says_nothing_keeps_nobody_out(secured: Secured) -> Non
 
 
 def test_a_renewed_certificate_holds_for_who_comes_next(secured: Secured) -> None:
-    running = daemon_of(secured.broker)
+    running = node_of(secured.broker)
     https = running.http.https  # type: ignore[union-attr]
     assert https is not None
     before = https.tls.reloads
     renewed = secured.authority.issue_cert("localhost", "127.0.0.1")
     (secured.folder / "server.pem").write_bytes(renewed.private_key_and_cert_chain_pem.bytes())
-    https.use(running.config)
+    https.use(running.services.config)
     until(lambda: https.tls.reloads != before, "the new certificate")
     assert secured.ask("/health/live")[0] == 200
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.inside import add_scram_user, daemon_of
+from support.inside import add_scram_user, node_of
 from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient
 from tidelog.broker.http.connections import MAX_CONNECTIONS
@@ -65,7 +65,7 @@ def test_clients_who_wait_for_their_refusal_take_no_lane(path: str, tmp_path: Pa
     """As many as may be connected guess at once, and each is answered ten minutes later, or never."""
     with Broker(settings(tmp_path, 600_000)) as broker, contextlib.ExitStack() as all_of_them:
         add_user(broker, "alice")
-        http_server = daemon_of(broker).http
+        http_server = node_of(broker).http
         assert http_server is not None
         assert http_server.gate is not None
         failures = http_server.gate.users.failures

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import trustme
 from support.certificates import authority_in, write_identity
-from support.inside import daemon_of, forget_guesses
+from support.inside import forget_guesses, node_of
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from tidelog.broker.security.sasl import jwks
 from tidelog.cli.main import main
@@ -159,7 +159,7 @@ def test_commands(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_rotated_key_is_found_by_the_first_token_that_names_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.keys.serve(key_set(NEW))
-    users = daemon_of(world.broker).http.gate.users  # type: ignore[union-attr]
+    users = node_of(world.broker).http.gate.users  # type: ignore[union-attr]
     assert users.verifier is not None
     monkeypatch.setattr(jwks, "BETWEEN_S", 0.0)  # as if the keys had been read long ago
     new = token_of(private_key("P-256"), "ES256", "new")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.inside import daemon_of, in_loop
+from support.inside import in_loop, services_of
 from support.patience import until
 from support.permission_case import made
 from support.wire_client import WireClient, request_frame
@@ -56,9 +56,9 @@ def ask(broker: Broker, key: ApiKey, fields: Any, version: int = 99) -> Any:
 
 @pytest.mark.parametrize("key", JOINS, ids=lambda key: key.label)
 def test_a_member_that_brings_too_much_is_refused_and_leaves_nothing(broker: Broker, key: ApiKey) -> None:
-    before = [group.group_id for group in daemon_of(broker).groups.list_groups((), ())]
+    before = [group.group_id for group in services_of(broker).groups.list_groups((), ())]
     assert ask(broker, key, JOINS[key]).error_code == ErrorCode.INVALID_REQUEST
-    assert [group.group_id for group in daemon_of(broker).groups.list_groups((), ())] == before
+    assert [group.group_id for group in services_of(broker).groups.list_groups((), ())] == before
 
 
 def test_a_group_takes_members_until_they_have_brought_what_it_may_have(broker: Broker) -> None:
@@ -73,5 +73,5 @@ def test_a_group_takes_members_until_they_have_brought_what_it_may_have(broker: 
 
 
 async def _bytes(broker: Broker) -> int:
-    groups = (shard.groups.get("full") for shard in daemon_of(broker).groups.shards())
+    groups = (shard.groups.get("full") for shard in services_of(broker).groups.shards())
     return sum(group.member_bytes for group in groups if group is not None)

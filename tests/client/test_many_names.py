@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.inside import daemon_of
+from support.inside import services_of
 from support.many_names import crowded, held, is_in_turns
 from support.patience import until
 from support.wire_client import WireClient, request_frame
@@ -54,8 +54,8 @@ def client_of(broker: Broker) -> WireClient:
 
 
 def loop_of(broker: Broker) -> asyncio.AbstractEventLoop:
-    daemon: Any = daemon_of(broker)
-    return daemon.loop
+    services: Any = services_of(broker)
+    return services.loop
 
 
 def answer_to(client: WireClient, frame: bytes) -> bytes:
@@ -99,20 +99,20 @@ def test_produce_and_fetch_of_very_many_partitions_do_not_hold_the_loop(
     produce = ProduceRequest(acks=1, timeout_ms=1, topic_data=produces)
     for request, kind in ((fetch, FetchResponse), (produce, ProduceResponse)):
         frame = request_frame(request, version)
-        daemon: Any = daemon_of(broker)
-        turns = daemon.socket_server.fair_queue.taken
+        services: Any = services_of(broker)
+        turns = services.socket_server.fair_queue.taken
         bodies: list[bytes] = []
         with client_of(broker) as client:
 
             def ask(client: WireClient = client, frame: bytes = frame, bodies: list[bytes] = bodies) -> None:
                 bodies.append(answer_to(client, frame))
 
-            found = held(daemon.loop, ask)
+            found = held(services.loop, ask)
         header = len(response_header_bytes(request.API_KEY, version, 7))
         answer: Any = decode(kind, version, bodies[0], header)[0]
         rows = [topic.partitions if kind is FetchResponse else topic.partition_responses for topic in answer.responses]
         assert [len(of) for of in rows] == [each] * topics
-        assert daemon.socket_server.fair_queue.taken - turns >= len(bodies) * (topics * each // CHUNK_UNITS)
+        assert services.socket_server.fair_queue.taken - turns >= len(bodies) * (topics * each // CHUNK_UNITS)
         assert is_in_turns(found), (kind, found)
 
 
@@ -156,20 +156,20 @@ def test_a_fetch_of_many_partitions_is_woken_by_what_comes(broker: Broker) -> No
         max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1,
         topics=[FetchTopic(topic="quiet", partitions=wanted)],
     )  # fmt: skip
-    daemon: Any = daemon_of(broker)
+    services: Any = services_of(broker)
     part = PartitionProduceData(index=400, records=bytes(build_batch([Record(0, 1, None, b"v")])))
     with client_of(broker) as waiting, client_of(broker) as writing:
         waiting.send(request_frame(fetch, 12))
-        until(lambda: daemon.purgatory.waiting, "the fetch")
-        held = daemon.fetch_sessions.partition_count
+        until(lambda: services.purgatory.waiting, "the fetch")
+        held = services.fetch_sessions.partition_count
         writing.ask(
             ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="quiet", partition_data=[part])]),
             9, ProduceResponse,
         )  # fmt: skip
         answer = decode(FetchResponse, 12, waiting.receive(), len(response_header_bytes(ApiKey.FETCH, 12, 7)))[0]
         assert [row.partition_index for of in answer.responses for row in of.partitions if row.records] == [400]
-        assert daemon.fetch_sessions.partition_count == held - 500
-        assert daemon.purgatory.waiting == 0
+        assert services.fetch_sessions.partition_count == held - 500
+        assert services.purgatory.waiting == 0
 
 
 @pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.HEARTBEAT], ids=lambda key: key.name)
@@ -233,8 +233,8 @@ def test_another_client_is_served_in_between(broker: Broker) -> None:
     large = request_frame(MetadataRequest(topics=names, allow_auto_topic_creation=False), 12)
     with client_of(broker) as heavy, client_of(broker) as light:
         light.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-        daemon: Any = daemon_of(broker)
-        requests, turns = daemon.long_requests, daemon.socket_server.fair_queue.taken
+        services: Any = services_of(broker)
+        requests, turns = services.long_requests, services.socket_server.fair_queue.taken
         taken = requests.taken
         heavy.send(large)
         until(lambda: requests.taken != taken, "its turn")
@@ -248,7 +248,7 @@ def test_another_client_is_served_in_between(broker: Broker) -> None:
             except BlockingIOError:
                 served += 1
         assert served >= 1
-        assert daemon.socket_server.fair_queue.taken - turns >= 99_000 // CHUNK_UNITS - 2
+        assert services.socket_server.fair_queue.taken - turns >= 99_000 // CHUNK_UNITS - 2
         heavy.socket.settimeout(60)
         assert len(heavy.receive()) > 99_000 * 30
 
@@ -257,8 +257,8 @@ def test_those_with_many_names_wait_for_each_other_and_are_answered(broker: Brok
     """Several at once, of several connections, with requests behind them: each gets its own answer, in order."""
     # Who sends a second one has to fit into the buffers of the sockets, as nobody reads before all have sent.
     requests = {30_000: 1, 500: 2, 2_000: 1, 10_000: 1, 700: 2}
-    daemon: Any = daemon_of(broker)
-    taken = daemon.long_requests.taken
+    services: Any = services_of(broker)
+    taken = services.long_requests.taken
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(client_of(broker)) for _ in requests]
         for client, (size, times) in zip(clients, requests.items(), strict=True):
@@ -271,8 +271,8 @@ def test_those_with_many_names_wait_for_each_other_and_are_answered(broker: Brok
                 answer, _ = decode(MetadataResponse, 12, body, len(response_header_bytes(ApiKey.METADATA, 12, 7)))
                 assert len(answer.topics) == size
             assert len(client.receive()) < 1000
-    assert daemon.long_requests.taken - taken == sum(requests.values())
-    assert len(daemon.long_requests) == 0
+    assert services.long_requests.taken - taken == sum(requests.values())
+    assert len(services.long_requests) == 0
 
 
 def test_who_leaves_while_waiting_keeps_nobody(broker: Broker) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from support.certificates import authority_in, write_identity
-from support.inside import add_scram_user, daemon_of, in_loop, principals
+from support.inside import add_scram_user, in_loop, principals, services_of
 from support.message_sets import message_set_address
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.clients.async_message_set_client import AsyncMessageSetClient
@@ -154,7 +154,7 @@ def test_clients_begin_anew_before_their_session_ends(tmp_path_factory: pytest.T
     settings = {"message.set.authentication": "plain", "listener.name.tcp.plain.connections.max.reauth.ms": "1500"}
     for secured in made(tmp_path_factory, **settings):
         address = message_set_address(secured.broker)
-        server = daemon_of(secured.broker).socket_server
+        server = services_of(secured.broker).socket_server
         with MessageSetClient(*address, **ALICE) as client:
             client.offsets("t", 0)
             assert client._until_s is not None
@@ -185,7 +185,7 @@ def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     for secured in made(tmp_path_factory, **settings):
         for topic in ("read", "written", "hidden"):
             secured.broker.create_topic(topic)
-        authorizer = daemon_of(secured.broker).authorizer
+        authorizer = services_of(secured.broker).authorizer
         assert authorizer is not None
         rules = [
             Acl(ResourceType.TOPIC, topic, PatternType.LITERAL, "User:alice", "*", operation, Permission.ALLOW)
@@ -221,7 +221,7 @@ def test_rules_hold_for_each_part_of_a_request_and_tell_nothing(ruled: Secured) 
             except MessageSetError as error:
                 found = error.code
             assert found == code, topic
-    ends = {name: daemon_of(ruled.broker).partitions.get(name, 0) for name in topics}
+    ends = {name: services_of(ruled.broker).partitions.get(name, 0) for name in topics}
     assert ends.pop("no-such") is None
     assert {name: one.log.log_end_offset for name, one in ends.items() if one} == {
         "t": 1, "read": 0, "written": 1, "hidden": 0,

@@ -15,7 +15,7 @@ import pytest
 import trustme
 from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
-from support.inside import daemon_of, principals
+from support.inside import principals, services_of
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from support.wire_client import WireClient
 from tidelog.broker.security.sasl import jwks
@@ -80,7 +80,7 @@ def test_who_has_a_token_is_whom_it_names_and_a_rotated_key_is_found_at_once(
     assert "User:alice" in principals(broker)
     producer.close()
     keys.serve(key_set(NEW))
-    found = daemon_of(broker).socket_server.securities["SASL_PLAINTEXT"].tokens
+    found = services_of(broker).socket_server.securities["SASL_PLAINTEXT"].tokens
     assert found is not None
     monkeypatch.setattr(jwks, "BETWEEN_S", 0.0)  # as if the keys had been read long ago
     producer = KafkaProducer(**client(broker, token_of(private_key("P-256"), "ES256", "new")))
@@ -98,7 +98,7 @@ def test_who_has_a_token_is_whom_it_names_and_a_rotated_key_is_found_at_once(
     ],
 )
 def test_who_has_another_is_told_why_and_disconnected(broker: Broker, claims: dict[str, Any], why: str) -> None:
-    security = daemon_of(broker).socket_server.securities["SASL_PLAINTEXT"]
+    security = services_of(broker).socket_server.securities["SASL_PLAINTEXT"]
     before = security.failures
     token = token_of(key_id="old", **claims)
     host, _, port = broker.listener("SASL_PLAINTEXT").rpartition(":")

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.inside import daemon_of
+from support.inside import services_of, set_authorizer
 from support.logs import batch
 from support.patience import until
 from support.permission_case import GROUPS, NEW_TOPICS, OPEN, TOPICS, TRANSACTIONS, Case, Fields, Ids, made
@@ -52,11 +52,11 @@ class Guarded:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.daemon = daemon_of(broker)
+        self.services = services_of(broker)
         self.client = WireClient((broker.host, broker.port))
         for name in TOPICS:
             broker.create_topic(name)
-        self.ids = {name: self.daemon.topics.get(name).topic_id.bytes for name in TOPICS}  # type: ignore[union-attr]
+        self.ids = {name: self.services.topics.get(name).topic_id.bytes for name in TOPICS}  # type: ignore[union-attr]
         self.batch = bytes(batch("secret"))
         find = loaded(load_apis()[ApiKey.FIND_COORDINATOR]).request
         for kind in (0, 1, 2):
@@ -93,10 +93,10 @@ class Guarded:
 
     def prepare(self) -> None:
         """Topics are there, or not, as each request finds them, whatever was asked before."""
-        if self.daemon.topics.get(DOOMED) is None:
+        if self.services.topics.get(DOOMED) is None:
             self.broker.create_topic(DOOMED)
         for name in MADE:
-            if self.daemon.topics.get(name) is not None:
+            if self.services.topics.get(name) is not None:
                 self.broker.delete_topic(name)
 
     def ask(
@@ -111,18 +111,18 @@ class Guarded:
             request = made(loaded(load_apis()[key]).request, before(TOPICS, self.ids, self.batch))
             self._do(request, case_version(key))
         rules = Rules(rule or nothing, TOPICS)
-        self.daemon.authorizer = None if rule is None else rules
+        set_authorizer(self.broker, None if rule is None else rules)
         try:
             return self._send(made(loaded(load_apis()[case.key]).request, fields), version), rules
         finally:
-            self.daemon.authorizer = None
+            set_authorizer(self.broker, None)
 
     def state(self) -> Any:
         """All that a request could have changed."""
-        daemon = self.daemon
-        logs = {(log.topic, log.partition): (log.log_end_offset, log.log_start_offset) for log in daemon.logs.logs()}
-        groups = sorted((group.group_id, group.state_name) for group in daemon.groups.list_groups((), ()))
-        rest = {"groups": groups, "metadata": daemon.metadata.changes, "sessions": len(daemon.fetch_sessions)}
+        services = self.services
+        logs = {(log.topic, log.partition): (log.log_end_offset, log.log_start_offset) for log in services.logs.logs()}
+        groups = sorted((group.group_id, group.state_name) for group in services.groups.list_groups((), ()))
+        rest = {"groups": groups, "metadata": services.metadata.changes, "sessions": len(services.fetch_sessions)}
         return {*logs.items(), *levels(), *((what, str(value)) for what, value in rest.items())}
 
 
@@ -301,8 +301,8 @@ def test_what_streams_make_is_decided_over_one_by_one(guarded: Guarded) -> None:
     )
     assert not codes_in(answer)
     assert {one.name for one in rules.asked if one.operation is AclOperation.CREATE} >= set(made_here)
-    until(lambda: guarded.daemon.topics.get(made_here[0]) is not None, f"{made_here[0]} is made")
-    assert guarded.daemon.topics.get(made_here[1]) is None
+    until(lambda: guarded.services.topics.get(made_here[0]) is not None, f"{made_here[0]} is made")
+    assert guarded.services.topics.get(made_here[1]) is None
     assert made_here[1] in repr(answer.status)
     guarded.broker.delete_topic(made_here[0])
 

@@ -16,7 +16,7 @@ import trustme
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from support.certificates import authority_in, write_identity
-from support.inside import add_scram_user, alter_settings, daemon_of, in_loop, principals
+from support.inside import add_scram_user, alter_settings, in_loop, principals, services_of
 from support.patience import until
 from support.wire_client import request_frame
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
@@ -46,7 +46,7 @@ class Secured(NamedTuple):
         return principals(self.broker)
 
     def expired(self) -> list[object]:
-        connections = list(daemon_of(self.broker).socket_server.connections)
+        connections = list(services_of(self.broker).socket_server.connections)
         return [one for one in connections if one.authentication is not None and one.authentication.expired]
 
 
@@ -220,7 +220,7 @@ def test_a_renewed_certificate_is_shown_to_whoever_comes_next(secured: Secured) 
     before = serial()
     renewed = secured.authority.issue_cert("localhost", "127.0.0.1")
     (secured.folder / "server.pem").write_bytes(renewed.private_key_and_cert_chain_pem.bytes())
-    server = daemon_of(secured.broker).socket_server
+    server = services_of(secured.broker).socket_server
 
     async def renew() -> None:
         server.renew_certificates()

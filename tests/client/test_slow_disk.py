@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.wire_client import WireClient
-from tidelog.broker.server import Broker
+from tidelog.broker.server.node import Node
 from tidelog.config.loader import load_config
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -88,9 +88,9 @@ async def test_a_disk_that_hangs_holds_up_its_own_partitions_only(
         "offsets.topic.num.partitions=1",
         "group.initial.rebalance.delay.ms=0",
     ]
-    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
-    await broker.start()
-    address = (broker.socket_server.endpoints[0].host, broker.socket_server.endpoints[0].port)
+    node = Node(load_config(None, {}, settings), asyncio.get_running_loop())
+    await node.start()
+    address = (node.socket_server.endpoints[0].host, node.socket_server.endpoints[0].port)
     hangs, go_on, held = threading.Event(), threading.Event(), ""
     take = RealFile.append
 
@@ -120,12 +120,12 @@ async def test_a_disk_that_hangs_holds_up_its_own_partitions_only(
     try:
         with Client(address) as one, Client(address) as two, Client(address) as three:
             heartbeat = await asyncio.to_thread(prepare, one)
-            homes = {topic: str(Path(found(broker, topic).directory).parent) for topic in ("one", "two")}
+            homes = {topic: str(Path(found(node, topic).directory).parent) for topic in ("one", "two")}
             assert sorted(homes.values()) == directories
             # not the one of the committed offsets: coordinators write on the loop thread
-            offsets = str(Path(found(broker, "__consumer_offsets").directory).parent)
+            offsets = str(Path(found(node, "__consumer_offsets").directory).parent)
             quick, slow = sorted(homes, key=lambda topic: homes[topic] != offsets)
-            dict(broker.logs.paces)[homes[slow]].note(1.0)
+            dict(node.services.logs.paces)[homes[slow]].note(1.0)
             held = homes[slow] + "/" + slow
             waiting = [asyncio.create_task(asyncio.to_thread(client.produce, slow, b"late")) for client in (two, three)]
             await asyncio.to_thread(live_on, one, heartbeat, quick, slow)
@@ -135,10 +135,10 @@ async def test_a_disk_that_hangs_holds_up_its_own_partitions_only(
             assert await asyncio.to_thread(one.fetch, slow) == [b"before", b"late", b"late"]
     finally:
         go_on.set()
-        await broker.stop()
+        await node.stop()
 
 
-def found(broker: Broker, topic: str) -> Any:
-    log = broker.logs.get(topic, 0)
+def found(node: Node, topic: str) -> Any:
+    log = node.services.logs.get(topic, 0)
     assert log is not None
     return log

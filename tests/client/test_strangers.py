@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from support.inside import daemon_of, in_loop
+from support.inside import in_loop, services_of
 from support.message_sets import message_set_address
 from support.patience import PATIENCE_S
 from support.wire_client import WireClient
@@ -55,7 +55,7 @@ def shown(broker: Broker, listener: str, mechanism: str, name: str) -> Mapping[s
 
 
 def add_user(broker: Broker, name: str, iterations: int = 4096) -> None:
-    users = daemon_of(broker).users
+    users = services_of(broker).users.get()
     changes = {one: new_credential(one, f"{name}'s", (name + one).encode()[-16:], iterations) for one in MECHANISMS}
     in_loop(broker, lambda: users.change(name, changes))
 
@@ -111,7 +111,7 @@ def test_guesses_lock_a_user_out_where_they_come_from_on_every_listener_and_nowh
         assert by_message_sets(broker, "bob", "bob's") == ErrorCode.NONE, "another user from there"
         assert said(broker, "ONE", "PLAIN", right, OTHER).error_code == ErrorCode.NONE, "the user from elsewhere"
         assert by_message_sets(broker, "alice", "alice's", OTHER) == ErrorCode.NONE
-        metrics = daemon_of(broker).socket_server.securities
+        metrics = services_of(broker).socket_server.securities
         assert sum(one.turned_away for one in metrics.values()) == 3
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 import trustme
 from support.certificates import authority_in, write_identity
-from support.inside import add_scram_user, daemon_of
+from support.inside import add_scram_user, node_of
 from support.logs import batch
 from support.message_sets import message_set_address
 from support.permission_case import TOPICS, made
@@ -272,7 +272,7 @@ def test_message_sets_are_not_answered_before_or_after_a_wrong_password(world: W
 
 
 def test_http_tells_nobody_what_is_there(world: World) -> None:
-    address = urllib.parse.urlsplit(daemon_of(world.broker).http.url).netloc  # type: ignore[union-attr]
+    address = urllib.parse.urlsplit(node_of(world.broker).http.url).netloc  # type: ignore[union-attr]
     told: dict[str, set[bytes]] = {}
     for path in (
         *(route.example for route in ROUTES if not route.path.startswith("/console.")),

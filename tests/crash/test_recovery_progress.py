@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.logs import World, append
-from tidelog.broker.server import Broker
+from tidelog.broker.server.node import Node
 from tidelog.config.loader import load_config
 from tidelog.storage.io.filesystem import RealFile, RealFileSystem, StrPath
 
@@ -64,12 +64,12 @@ def test_http_answers_while_logs_are_recovered(tmp_path: Path) -> None:
              "http.listener=127.0.0.1:0", "num.recovery.threads.per.data.dir=1"],
         )  # fmt: skip
         system = HeldFileSystem("b-0")
-        broker = Broker(config, loop, file_system=system)
-        starting = loop.create_task(broker.start())
+        node = Node(config, loop, file_system=system)
+        starting = loop.create_task(node.start())
         try:
             assert await loop.run_in_executor(None, system.reached.wait, 20)
-            assert broker.http is not None
-            url = broker.http.url
+            assert node.http is not None
+            url = node.http.url
             status, ready = await asyncio.to_thread(get, f"{url}/health/ready")
             assert status == 503
             progress = {"bytesDone": sizes[0], "bytesTotal": sizes[0] + sizes[1], "partitionsRemaining": 2}
@@ -92,7 +92,7 @@ def test_http_answers_while_logs_are_recovered(tmp_path: Path) -> None:
         finally:
             system.go.set()
             await asyncio.gather(starting, return_exceptions=True)
-            await broker.stop()
+            await node.stop()
 
     asyncio.run(run())
 

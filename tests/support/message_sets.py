@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from types import SimpleNamespace
 from typing import Any
 
-from support.inside import daemon_of
+from support.inside import services_of
 from support.logs import SMALL_INDEX, World
 from support.topic_world import topic_world
 from tidelog.broker.message_set.listener import MessageSetListener
@@ -45,7 +45,7 @@ def request(kind: int, body: bytes) -> bytes:
 
 def message_set_address(broker: Broker, scheme: str = "tcp") -> tuple[str, int]:
     """Host and port of a test broker's message-set listener of that scheme."""
-    (endpoint,) = [one for one in daemon_of(broker).socket_server.message_set_endpoints if one.name == scheme]
+    (endpoint,) = [one for one in services_of(broker).socket_server.message_set_endpoints if one.name == scheme]
     return endpoint.host, endpoint.port
 
 

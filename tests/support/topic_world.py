@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +25,7 @@ from tidelog.broker.partitions.format_conversion import Conversions
 from tidelog.broker.partitions.log_mover import LogMover
 from tidelog.broker.partitions.partition import PartitionTable
 from tidelog.broker.quotas.manager import QuotaManager
+from tidelog.broker.runtime.lazy import Lazy
 from tidelog.cleaner.cleaner_manager import CleanerManager
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.storage.io.filesystem import RealFileSystem
@@ -47,7 +47,7 @@ class TopicWorld:
         self.resources = ResourceConfigs(self.store.read().resources, self.store, lambda: config)
         self.telemetry = ClientTelemetry(self.resources, config.telemetry_max_bytes, self.time)
         self.scheduler = MockScheduler(MockTime())
-        self.dynamic = DynamicSettings(config, self.store.read().broker_configs, logs.node_id, self.store)
+        self.settings = DynamicSettings(config, self.store.read().broker_configs, logs.node_id, self.store)
         self.producer_ids = ProducerIds(self.store)
         self.loop = asyncio.get_running_loop()
         self.io_pool = InlineExecutor()
@@ -55,8 +55,9 @@ class TopicWorld:
         self.partitions = PartitionTable(self.topics, self.loop, self.conversions)
         self.cleaner = SimpleNamespace(manager=CleanerManager(logs, RealFileSystem(), self.time))
 
-    @cached_property
-    def mover(self) -> LogMover:
+        self.mover = Lazy(self._mover)
+
+    def _mover(self) -> LogMover:
         return LogMover(self.config, self.logs, self.partitions, self.cleaner.manager, self.time, self.loop)
 
     def context(

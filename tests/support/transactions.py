@@ -21,6 +21,7 @@ from support.fake_filesystem import FakeFileSystem
 from support.groups import CONFIG, run_callbacks
 from support.logs import World, batch
 from support.mock_time import MockTimer
+from support.nodes import made
 from tidelog.broker.coordinator.internal_topic import PartitionCoordinatorLog
 from tidelog.broker.groups.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit, TopicToFetch, TxnCommitRequest
@@ -143,6 +144,11 @@ class Node:
         self.wait(self.transactions.start())
         self.settle()
 
+    @property
+    def services(self) -> Any:
+        """What handlers use of it."""
+        return SimpleNamespace(partitions=self.partitions, config=self.config, transactions=made(self.transactions))
+
     def stop(self) -> None:
         """And start again."""
         self._leave()
@@ -242,7 +248,7 @@ class Node:
             *values, timestamp=self.time.milliseconds(), producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch, base_sequence=sequence, is_transactional=True,
         )  # fmt: skip
-        admission = admit(self, data, [(topic, [(index, 0, len(data))])], version, name)  # type: ignore[arg-type]
+        admission = admit(self.services, data, [(topic, [(index, 0, len(data))])], version, name)
         if admission.wait is not None:
             self.wait(admission.wait)
         for code, message in admission.refused.values():

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...monitoring.health import Health
-    from ...server import Broker
+    from ...monitoring.node_state import NodeState
     from .samples import Samples
 
 log = logging.getLogger(__name__)
@@ -63,8 +63,8 @@ HEADERS = (
 class Console:
     """Makes pages. HTTP's threads, any of them; blocks as long as facts of a log have to be read."""
 
-    def __init__(self, broker: Broker, health: Health, samples: Samples | None = None) -> None:
-        self.state = ConsoleState(broker, health, samples)
+    def __init__(self, node: NodeState, health: Health, samples: Samples | None = None) -> None:
+        self.state = ConsoleState(node, health, samples)
 
     def answer(self, environ: Mapping[str, Any]) -> Page | None:
         """The answer to a request; None where the console has no page of that address. Its headers are all there are."""
@@ -94,7 +94,7 @@ class Console:
             if request.method not in allowed:
                 raise PageError(NOT_ALLOWED, f"This page takes {', '.join(allowed)}.")
             right = Right.ACT if route.acts else Right.LOAD if route.is_same else Right.READ
-            refused = refusal(request, right, self.state.broker.config)
+            refused = refusal(request, right, self.state.node.config)
             if refused is None and request.method == "POST":
                 refused = self.state.tokens.check_origin(request)
                 if refused is None and form is not None:
@@ -102,7 +102,7 @@ class Console:
                 refused = refused or self.state.tokens.check(request)
             if refused is not None:
                 return self._wrong(request, *refused)
-            if route.is_document and not self.state.broker.ready:
+            if route.is_document and not self.state.node.ready:
                 return self._wrong(request, UNAVAILABLE, "The daemon is loading its logs, or stops.", "Loading")
             module, _, function = route.name.partition(".")
             maker = getattr(importlib.import_module(f"{__package__}.pages.{module}"), function)

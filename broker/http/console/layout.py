@@ -42,7 +42,7 @@ def document(
         for path, name in SECTIONS
     ]
     crumbs = [[crumb, element("span", " / ", aria_hidden="true")] for crumb in trail]
-    broker = state.broker
+    node = state.node
     page = element(
         "html",
         element(
@@ -77,7 +77,7 @@ def document(
             element(
                 "footer",
                 element("span", f"tidelog {version()}"),
-                element("span", f"node {broker.logs.node_id}") if broker.ready else None,
+                element("span", f"node {state.broker.logs.node_id}") if node.ready else None,
                 element("span", "actions are on" if state.may_act(request) else "shows only"),
                 element("a", "metrics", href="/metrics"),
                 _signed_in(request),

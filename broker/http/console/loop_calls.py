@@ -7,6 +7,7 @@ added to the daemon is here at once. HTTP's threads, any of them; each call bloc
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -19,8 +20,8 @@ from .page_request import UNAVAILABLE, PageError
 
 if TYPE_CHECKING:
     from ....protocol.api_keys import ApiKey
+    from ...monitoring.node_state import NodeState
     from ...network.connection import Connection
-    from ...server import Broker
 
 T = TypeVar("T")
 ANSWER_TIMEOUT_S = 5.0
@@ -44,18 +45,6 @@ CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 """Caller of the request that the current thread answers."""
 
 
-class _ByRole:
-    """The broker for requests whose right to be made was decided by roles (`access.py`): no access rules."""
-
-    authorizer = None
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._broker, name)
-
-
 class _Console:
     """Stand-in for a connection: the attributes and methods that handlers use."""
 
@@ -75,8 +64,8 @@ class _Console:
 class LoopCalls:
     """Calls from HTTP's threads to the loop thread; see the module."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
 
     def run(self, call: Callable[[], Awaitable[T] | T], timeout_s: float = ANSWER_TIMEOUT_S) -> T:
         """Run `call` on the loop thread and return its result. PageError if it takes too long; else raises what `call`
@@ -89,7 +78,7 @@ class LoopCalls:
 
         coroutine = on_loop()
         try:
-            asked = asyncio.run_coroutine_threadsafe(coroutine, self._broker.loop)
+            asked = asyncio.run_coroutine_threadsafe(coroutine, self._node.loop)
         except RuntimeError:  # closed
             coroutine.close()
             raise PageError(UNAVAILABLE, "The daemon stops.") from None
@@ -122,8 +111,11 @@ class LoopCalls:
             assert found is not None
             found = registry.loaded(found)
             assert found.handler is not None
+            if (services := self._node.services) is None:
+                raise PageError(UNAVAILABLE, "The daemon is loading its logs, or stops.")
             context = RequestContext(
-                cast("Broker", _ByRole(self._broker)),
+                # The right to make the request was decided by roles (`access.py`): no access rules.
+                dataclasses.replace(services, authorizer=None),
                 cast("Connection", _Console(caller)),
                 key,
                 found.max_version if version is None else version,

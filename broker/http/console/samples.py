@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ...server import Broker
+    from ...monitoring.node_state import NodeState
 
 INTERVAL_S = 5.0
 KEPT = 180
@@ -65,9 +65,9 @@ class Sample(NamedTuple):
 class Samples:
     """`tick` is called by one thread, `_take` on the loop; any thread reads the ring."""
 
-    def __init__(self, broker: Broker, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, node: NodeState, now_s: Callable[[], float] = time.monotonic) -> None:
         """`now_s`: a clock that only rises."""
-        self._broker = broker
+        self._node = node
         self._now_s = now_s
         self._due_s = now_s()
         self._asked = False
@@ -84,28 +84,28 @@ class Samples:
     def tick(self) -> None:
         """Takes a sample when one is due. A loop that has not taken the last one is not asked again."""
         now_s = self._now_s()
-        if now_s < self._due_s or self._asked:
+        if now_s < self._due_s or self._asked or self._node.services is None:
             return
         self._due_s = now_s + INTERVAL_S
         self._asked = True
         try:
-            self._broker.loop.call_soon_threadsafe(self._take)
+            self._node.loop.call_soon_threadsafe(self._take)
         except RuntimeError:  # closed: the process ends
             self._asked = False
 
     def _take(self) -> None:
         """Take a sample. Loop thread."""
-        broker, now_s = self._broker, self._now_s()
+        broker, now_s = self._node.services, self._now_s()
+        assert broker is not None  # looked at by `tick`
         counters, server = broker.counters, broker.socket_server
         sends = server.send_counters
-        cleaner = getattr(broker, "cleaner", None)
         totals = Totals(
             server.received_bytes,
             sends.sent_bytes,
             counters.produced_bytes,
             counters.produced_records,
             counters.fetched_bytes,
-            0 if cleaner is None else cleaner.pool.throttler.total_bytes,
+            broker.cleaner.pool.throttler.total_bytes,
             sum(counters.errors.values()) + sum(counters.produce_errors.values()),
         )
         apis = tuple(self._apis(counters.nanoseconds, counters.latencies))

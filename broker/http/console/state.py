@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from ....storage.log.unified_log import UnifiedLog
     from ...monitoring.health import Health
-    from ...server import Broker
+    from ...monitoring.node_state import NodeState
+    from ...requests.services import Services
     from .page_request import PageRequest
     from .samples import Samples
 
@@ -29,11 +30,11 @@ READER_TIMEOUT_S = 2.0
 class ConsoleState:
     """State of one daemon's console. Any of HTTP's threads."""
 
-    def __init__(self, broker: Broker, health: Health, samples: Samples | None = None) -> None:
-        self.broker = broker
+    def __init__(self, node: NodeState, health: Health, samples: Samples | None = None) -> None:
+        self.node = node
         self.health = health
         self.samples = samples
-        self.calls = LoopCalls(broker)
+        self.calls = LoopCalls(node)
         self.tokens = FormTokens()
         self._counts = RecordCounts()
         self._acting = threading.Lock()
@@ -41,12 +42,19 @@ class ConsoleState:
         self._readers = threading.BoundedSemaphore(MAX_READERS)
 
     @property
+    def broker(self) -> Services:
+        """PageError before there are any."""
+        if (services := self.node.services) is None:
+            raise PageError(UNAVAILABLE, "The daemon is loading its logs, or stops.")
+        return services
+
+    @property
     def now_ms(self) -> int:
         return self.broker.time.milliseconds()
 
     def may_act(self, request: PageRequest) -> bool:
         """True if pages offer actions to the sender of this request."""
-        return refusal(request, Right.ACT, self.broker.config) is None
+        return refusal(request, Right.ACT, self.node.config) is None
 
     def logs(self) -> list[UnifiedLog]:
         """All, in the order of their names."""

@@ -16,10 +16,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ....config.broker_config import super_users_of
 from ....protocol.errors import ErrorCode, ProtocolError
 from ....storage.exceptions import DataDirectoryError
 from ...metadata.store import ACL
-from .model import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType, super_users_of
+from .model import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType
 from .rules import EVERYBODY, AclFilter, AclRules, Policy, rule_words
 
 if TYPE_CHECKING:

@@ -76,8 +76,3 @@ class Acl(NamedTuple):
     host: str
     operation: AclOperation
     permission: Permission
-
-
-def super_users_of(setting: str) -> frozenset[str]:
-    """Principals in `super.users`, which semicolons separate."""
-    return frozenset(filter(None, map(str.strip, setting.split(";"))))

@@ -24,7 +24,7 @@ from fuzz.target import target
 from fuzz.targets.records import RECORDS
 from fuzz.targets.wire import REQUESTS
 from support.connections import Server, Transport
-from support.inside import daemon_of
+from support.inside import services_of
 from support.messages import random_struct
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.socket_server import Endpoint
@@ -110,8 +110,8 @@ class FuzzedBroker:
             self._broker = Broker({**settings, **self._settings}).open()
             self._broker.create_topic("t", 2)
             self.prepare(self._broker)
-            daemon = daemon_of(self._broker)
-            self.topic_id = daemon.topics.get("t").topic_id.bytes
+            services = services_of(self._broker)
+            self.topic_id = services.topics.get("t").topic_id.bytes
         return self._broker
 
     def prepare(self, broker: Broker) -> None:

@@ -17,7 +17,7 @@ from fuzz.targets.records import RECORDS
 from fuzz.targets.tokens import CLAIMS, HEADER, SET, signed
 from fuzz.targets.tokens import messages as token_messages
 from fuzz.targets.web import basic
-from support.inside import daemon_of, in_loop
+from support.inside import in_loop, services_of
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
 from tidelog.protocol.api_keys import ApiKey
@@ -41,16 +41,16 @@ KEYS.write_bytes(SET)
 class GuardedBroker(FuzzedBroker):
     def prepare(self, broker: Broker) -> None:
         broker.create_topic("hidden-orders")
-        daemon: Any = daemon_of(broker)
+        services: Any = services_of(broker)
 
         async def append() -> None:
-            await daemon.users.change(
+            await services.users.get().change(
                 "alice", {"SCRAM-SHA-256": new_credential("SCRAM-SHA-256", "pencil", b"salt" * 4)}
             )
             rule = Acl(
                 ResourceType.TOPIC, "t", PatternType.LITERAL, "User:alice", "*", AclOperation.ALL, Permission.ALLOW
             )
-            await daemon.authorizer.create([rule])
+            await services.authorizer.create([rule])
 
         in_loop(broker, append)
 

@@ -77,7 +77,7 @@ def source_text(state: ConsoleState, row: Any) -> str:
         name = row.synonyms[0].name
     text = SOURCES.get(source, "elsewhere")
     if source == ConfigSource.STATIC_BROKER_CONFIG:
-        return state.broker.dynamic.static.origins.get(name, text)
+        return state.broker.settings.static.origins.get(name, text)
     return text
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.nodes import made
 from tidelog.broker.requests.access import refusal
 from tidelog.broker.requests.context import RequestContext
 from tidelog.broker.requests.dispatcher import refused
@@ -54,7 +55,7 @@ class RuledBroker:
         assert registration.handler is not None
         connection: Any = SimpleNamespace(principal=who, peer_host="127.0.0.1")
         audit = SimpleNamespace(denied=lambda *refusal: None)
-        broker: Any = SimpleNamespace(authorizer=self.authorizer, audit=audit)
+        broker: Any = SimpleNamespace(authorizer=self.authorizer, audit=made(audit))
         sent, _ = decode(type(request), version, encode(request, version))
         context = RequestContext(broker, connection, request.API_KEY, version, 1, None)
         code = refusal(registration.requires, sent, context)  # as the dispatcher does

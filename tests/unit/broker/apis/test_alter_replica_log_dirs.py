@@ -52,9 +52,9 @@ async def test_a_partition_goes_to_the_directory_that_is_asked_for(tmp_path: Pat
         home = machine.log("t", 0).directory.rpartition("/")[0]
         (other,) = set(paths) - {home}
         assert await ask(world, 2, other, "t", 0) == [ErrorCode.NONE]
-        await asyncio.wait_for(world.mover.idle(), 60)
+        await asyncio.wait_for(world.mover.get().idle(), 60)
         assert machine.log("t", 0).directory == f"{other}/t-0"
-        await world.mover.stop()
+        await world.mover.get().stop()
     machine.stop()
 
 

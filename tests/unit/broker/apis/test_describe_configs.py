@@ -104,7 +104,7 @@ async def test_a_group_has_what_the_broker_says_until_it_is_given_its_own(tmp_pa
     settings = {"group_consumer_session_timeout_ms": 50_000, "group_streams_num_standby_replicas": 1}
     async with topic_world(tmp_path, given=given, **settings) as world:
         interval = "group.share.assignment.interval.ms"
-        await world.dynamic.alter("", lambda _: {interval: "7"})
+        await world.settings.alter("", lambda _: {interval: "7"})
 
         def told(setting: str) -> tuple[str | None, int, list[tuple[str, str | None, int]]]:
             (row,) = ask(world, GROUP, "some", setting, synonyms=True).configs

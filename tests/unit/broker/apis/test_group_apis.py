@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from support.groups import Groups, run_callbacks, subscription
+from support.nodes import made
 from support.permissions import EVERYTHING
 from tidelog.broker.apis.delete_groups import delete_groups
 from tidelog.broker.apis.describe_groups import describe_groups
@@ -180,19 +181,19 @@ def test_find_coordinator_of_what_is_not_served(apis, version, key_type, code):
 @pytest.mark.parametrize("version", range(1, 7))
 def test_find_coordinator_of_a_transactional_id(version):
     apis = GroupApis()
-    made = []
+    asked = []
 
     async def ensure_topic():
-        made.append(1)
-        apis.broker.transactions.is_open = True
+        asked.append(1)
+        apis.broker.transactions.get().is_open = True
 
-    apis.broker.transactions = SimpleNamespace(is_open=False, ensure_topic=ensure_topic)
+    apis.broker.transactions = made(SimpleNamespace(is_open=False, ensure_topic=ensure_topic))
     for _ in range(2):
         request = FindCoordinatorRequest(key_type=1, **({"coordinator_keys": ["x"]} if version >= 4 else {"key": "x"}))
         answer = apis.ask(find_coordinator, request, FindCoordinatorResponse, version)
         (found,) = answer.coordinators if version >= 4 else [answer]
         assert (found.error_code, found.node_id, found.host, found.port) == (0, 7, "broker.example", 9092)
-    assert made == [1]
+    assert asked == [1]
     apis.close()
 
 

@@ -167,7 +167,7 @@ async def test_a_brokers_settings_change_while_it_runs(tmp_path: Path) -> None:
         mine = resource("1", ("background.threads", SET, "7"), kind=BROKER)
         shared = resource("", ("background.threads", SET, "5"), ("log.segment.bytes", SET, "9000"), kind=BROKER)
         told: list[int] = []
-        world.dynamic.on_changed.append(lambda config: told.append(config.background_threads))
+        world.settings.on_changed.append(lambda config: told.append(config.background_threads))
         assert await ask(world, mine, validate=True) == [0]
         assert told == []
         assert await ask(world, shared) == [0]
@@ -175,7 +175,7 @@ async def test_a_brokers_settings_change_while_it_runs(tmp_path: Path) -> None:
         assert told == [5, 7]
         assert await ask(world, resource("1", ("background.threads", DELETE, None), kind=BROKER)) == [0]
         assert await ask(world, resource("", ("log.cleanup.policy", APPEND, "compact"), kind=BROKER)) == [0]
-        assert world.dynamic.config.log_cleanup_policy == ("delete", "compact")
+        assert world.settings.config.log_cleanup_policy == ("delete", "compact")
         assert told == [5, 7, 5, 5]
         for wrong, code in (
             (("background.threads", SET, "0"), ErrorCode.INVALID_CONFIG),
@@ -188,7 +188,7 @@ async def test_a_brokers_settings_change_while_it_runs(tmp_path: Path) -> None:
             ErrorCode.INVALID_REQUEST
         ]
     async with topic_world(tmp_path) as world:
-        assert (world.dynamic.config.background_threads, world.dynamic.config.log_segment_bytes) == (5, 9000)
+        assert (world.settings.config.background_threads, world.settings.config.log_segment_bytes) == (5, 9000)
 
 
 async def test_groups_and_subscriptions_have_settings_of_their_own(tmp_path: Path) -> None:

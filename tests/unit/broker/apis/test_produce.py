@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.fake_filesystem import Operation
 from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
+from support.nodes import made
 from support.transactions import Node
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.partitions import partition as partition_module
@@ -464,7 +465,7 @@ def transactional(node: Node, *values: str, name: str | None = "tx", version: in
         counters=RequestCounters(),
         authorizer=None,
         partitions=node.partitions,
-        transactions=node.transactions,
+        transactions=made(node.transactions),
         config=node.config,
     )
     answer = produce(broker, frame, 0, len(frame), version, 7, SimpleNamespace(last_active=NOW, client=""))  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.nodes import made
 from support.permissions import EVERYTHING
 from tidelog.broker.requests.error_responses import response_class
 from tidelog.broker.requests.registry import load_apis, loaded
@@ -62,7 +63,7 @@ def answers(
 ) -> list[Any]:
     """Of each version that is registered, through the wire."""
     broker, connection = (
-        SimpleNamespace(users=known or users(), authorizer=None),
+        SimpleNamespace(users=made(known or users()), authorizer=None),
         SimpleNamespace(authentication=None, principal=principal, listener=SimpleNamespace(security_protocol=protocol)),
     )
     registration = loaded(load_apis()[request.API_KEY])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.fake_logs import InlineExecutor
 from support.mock_time import START_MS
+from support.nodes import made
 from support.permissions import EVERYTHING
 from support.transactions import Node
 from tidelog.broker.apis.add_offsets_to_txn import add_offsets_to_txn
@@ -51,7 +52,7 @@ class WireNode(Node):
         decoded, _ = decode(type(request), version, encode(request, version))
         broker = SimpleNamespace(
             authorizer=None,
-            transactions=self.transactions,
+            transactions=made(self.transactions),
             groups=self.groups,
             partitions=self.partitions,
             config=self.config,

@@ -4,13 +4,13 @@ import io
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.cleaning import CleaningWorld, put
 from support.groups import run_callbacks
 from support.logs import append
+from support.nodes import fake_node, made
 from support.transactions import Node
 from tidelog.broker.cleaning.service import LogCleaner
 from tidelog.broker.http import api as http_api
@@ -28,7 +28,7 @@ def broker() -> Iterator[Any]:
             put(world.log(topic), f"k{number % 3}", "v")
     config = load_config(None, {}, ["log.cleaner.dedupe.buffer.size=24000"])
     cleaner = LogCleaner(config, world.manager, world.file_system, world.time)
-    yield SimpleNamespace(ready=True, logs=world.manager, cleaner=cleaner, config=config)
+    yield fake_node(ready=True, logs=world.manager, cleaner=cleaner, config=config)
     cleaner.stop()
 
 
@@ -166,10 +166,15 @@ def test_whose_transaction_holds_a_segment_and_when_its_coordinator_aborts_it() 
     world = node.world
     config = load_config(None, {}, ["log.cleaner.dedupe.buffer.size=24000"])
     cleaner = LogCleaner(config, world.manager, world.file_system, world.time)
-    broker: Any = SimpleNamespace(
-        ready=True, logs=world.manager, cleaner=cleaner, config=config, loop=node.loop, transactions=node.transactions
+    asked_node = fake_node(
+        ready=True,
+        logs=world.manager,
+        cleaner=cleaner,
+        config=config,
+        loop=node.loop,
+        transactions=made(node.transactions),
     )
-    api = http_api.HttpApi(broker)
+    api = http_api.HttpApi(asked_node)
 
     def first_reason() -> Any:
         with ThreadPoolExecutor(1) as pool:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.nodes import fake_node
 from support.patience import PATIENCE_S
 from tidelog.broker.http import connections as http_connections
 from tidelog.broker.http.connections import MAX_CONNECTIONS
@@ -39,7 +40,7 @@ def ask(server: HttpServer, path: str, method: str = "GET", host: str | None = "
 
 @pytest.fixture
 def broker() -> Any:
-    return SimpleNamespace(
+    return fake_node(
         ready=False,
         stopping=False,
         loop=SimpleNamespace(call_soon_threadsafe=lambda call: call()),
@@ -176,7 +177,7 @@ def test_who_has_signed_in_may_use_any_name_and_what_is_open_may_not(server: Htt
 
 def test_who_is_refused_is_answered_before_the_body_comes(server: HttpServer, broker: Any) -> None:
     """By paths that take no body, methods that take none, and a console that does not act."""
-    broker.ready, broker.logs.node_id = True, 1  # type: ignore[misc]
+    broker.ready, broker.logs.node_id = True, 1
     server.start()
     heads = {
         "POST /clean/t HTTP/1.0\r\nContent-Type: application/json\r\nOrigin: http://evil.example": b"403",

@@ -12,13 +12,13 @@ from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 
 def told(world: TopicWorld, name: str) -> tuple[str | None, int, list[int]]:
-    (entry,) = describe_broker(world.dynamic.static, (name,), None, world.dynamic.layers)
+    (entry,) = describe_broker(world.settings.static, (name,), None, world.settings.layers)
     return entry.value, entry.source, [synonym.source for synonym in entry.synonyms]
 
 
 async def test_a_nodes_own_beat_what_all_share_and_both_the_start(tmp_path: Path) -> None:
     async with topic_world(tmp_path, background_threads=3, given={"background.threads": "3"}) as world:
-        dynamic = world.dynamic
+        dynamic = world.settings
         assert told(world, "background.threads") == ("3", ConfigSource.STATIC_BROKER_CONFIG, [4, 5])
         await dynamic.alter("", lambda _: {"background.threads": "4"})
         assert told(world, "background.threads") == ("4", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, [3, 4, 5])
@@ -34,28 +34,28 @@ async def test_topics_follow_unless_they_have_their_own(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
         await world.topics.create("follows", 1, {})
         await world.topics.create("own", 1, {"segment.bytes": "700"})
-        world.dynamic.on_changed.append(world.topics.use)
-        await world.dynamic.alter("1", lambda _: {"log.segment.bytes": "9000", "log.retention.ms": "5"})
+        world.settings.on_changed.append(world.topics.use)
+        await world.settings.alter("1", lambda _: {"log.segment.bytes": "9000", "log.retention.ms": "5"})
         sizes = {log.topic: (log.config.segment_bytes, log.config.retention_ms) for log in world.logs.logs()}
         assert sizes == {"follows": (9000, 5), "own": (700, 5)}
         topic = world.topics.get("follows")
         assert topic is not None
         (entry,) = describe_topic(
-            world.dynamic.static, topic.config, topic.overrides, ("segment.bytes",), world.dynamic.layers
+            world.settings.static, topic.config, topic.overrides, ("segment.bytes",), world.settings.layers
         )
         assert (entry.value, entry.source) == ("9000", ConfigSource.DYNAMIC_BROKER_CONFIG)
 
 
 async def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
-        before = world.dynamic.config
+        before = world.settings.config
         for name, value in (("background.threads", "none"), ("num.partitions", "3"), ("nothing", "1")):
             with pytest.raises(ProtocolError):
-                await world.dynamic.alter("1", lambda _, change=(name, value): dict([change]))
-        assert world.dynamic.config is before
+                await world.settings.alter("1", lambda _, change=(name, value): dict([change]))
+        assert world.settings.config is before
         assert world.store.read().broker_configs == {}
         with pytest.raises(ProtocolError, match="not '2'"):
-            world.dynamic.check_node("2")
+            world.settings.check_node("2")
 
 
 @pytest.mark.parametrize("name", ["principal.builder.class", "listener.name.plaintext.ssl.engine.factory.class"])
@@ -63,19 +63,19 @@ async def test_what_a_start_refuses_is_refused_while_running(tmp_path: Path, nam
     """It would be stored, and nobody would go by it."""
     async with topic_world(tmp_path) as world:
         with pytest.raises(ProtocolError, match=f"{name} is refused: "):
-            await world.dynamic.alter("1", lambda _: {name: "5"})
+            await world.settings.alter("1", lambda _: {name: "5"})
         assert world.store.read().broker_configs == {}
 
 
 async def test_a_listeners_own_limits(tmp_path: Path) -> None:
     name = "listener.name.plaintext.max.connections"
     async with topic_world(tmp_path) as world:
-        await world.dynamic.alter("", lambda _: {name: "7"})
-        await world.dynamic.alter("1", lambda _: {name: "5"})
-        assert world.dynamic.config.listener_limits == {"PLAINTEXT": ListenerLimits(connections=5)}
+        await world.settings.alter("", lambda _: {name: "7"})
+        await world.settings.alter("1", lambda _: {name: "5"})
+        assert world.settings.config.listener_limits == {"PLAINTEXT": ListenerLimits(connections=5)}
         (entry,) = (
             one
-            for one in describe_broker(world.dynamic.static, None, None, world.dynamic.layers)
+            for one in describe_broker(world.settings.static, None, None, world.settings.layers)
             if one.name.startswith("listener.name")
         )
         assert (entry.value, entry.source, entry.read_only) == ("5", ConfigSource.DYNAMIC_BROKER_CONFIG, False)
@@ -86,10 +86,10 @@ async def test_a_listeners_own_limits(tmp_path: Path) -> None:
         ]
         for wrong, value in (("listener.name.other.max.connections", "5"), (name, "none")):
             with pytest.raises(ProtocolError, match=r"max\.connections") as refused:
-                await world.dynamic.alter("1", lambda _, change=(wrong, value): dict([change]))
+                await world.settings.alter("1", lambda _, change=(wrong, value): dict([change]))
             assert refused.value.code is ErrorCode.INVALID_CONFIG
-        await world.dynamic.alter("1", lambda _: {})
-        assert world.dynamic.config.listener_limits == {"PLAINTEXT": ListenerLimits(connections=7)}
+        await world.settings.alter("1", lambda _: {})
+        assert world.settings.config.listener_limits == {"PLAINTEXT": ListenerLimits(connections=7)}
 
 
 def test_a_stored_limit_of_a_listener_that_is_no_more_is_left_out(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tidelog.broker.monitoring import collector as metrics
 from tidelog.broker.monitoring.collector import BrokerCollector, every_metric
-from tidelog.broker.server import Broker
+from tidelog.broker.server.node import Node
 from tidelog.config.loader import load_config
 from tidelog.protocol.api_keys import ApiKey
 
@@ -19,18 +19,18 @@ from tidelog.protocol.api_keys import ApiKey
 async def scrape(directory: Path, *settings: str) -> dict[str, float]:
     """A started daemon's series, as Prometheus reads them, after some requests were counted."""
     fixed = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=", f"log.dirs={directory}"]
-    broker = Broker(load_config(None, {}, [*fixed, *settings]), asyncio.get_running_loop())
+    node = Node(load_config(None, {}, [*fixed, *settings]), asyncio.get_running_loop())
     try:
-        await broker.start()
-        broker.counters.latencies[ApiKey.FETCH][30] = 2
-        broker.counters.latencies[ApiKey.FETCH][40] = 1
-        broker.counters.nanoseconds[ApiKey.FETCH] = 5 * 10**9
-        await broker.topics.create("t", 2, {})
+        await node.start()
+        node.services.counters.latencies[ApiKey.FETCH][30] = 2
+        node.services.counters.latencies[ApiKey.FETCH][40] = 1
+        node.services.counters.nanoseconds[ApiKey.FETCH] = 5 * 10**9
+        await node.services.topics.create("t", 2, {})
         registry = CollectorRegistry()
-        registry.register(BrokerCollector(broker))
+        registry.register(BrokerCollector(node.state))
         text = (await asyncio.to_thread(generate_latest, registry)).decode()
     finally:
-        await broker.stop()
+        await node.stop()
     return {
         f"{sample.name}{sorted(sample.labels.items())}": sample.value
         for family in text_string_to_metric_families(text)
@@ -40,12 +40,12 @@ async def scrape(directory: Path, *settings: str) -> dict[str, float]:
 
 async def test_a_scrape_has_every_row_of_the_tables_in_their_order(tmp_path: Path) -> None:
     settings = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=", f"log.dirs={tmp_path / 'data'}"]
-    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
+    node = Node(load_config(None, {}, settings), asyncio.get_running_loop())
     try:
-        await broker.start()
-        families = await asyncio.to_thread(lambda: list(BrokerCollector(broker).families()))
+        await node.start()
+        families = await asyncio.to_thread(lambda: list(BrokerCollector(node.state).families()))
     finally:
-        await broker.stop()
+        await node.stop()
     found = [(family.name, family.kind, family.help, family.labels) for family in families]
     assert found == [(metric.name, metric.kind, metric.help, metric.labels) for metric in every_metric()]
     for family in families:
@@ -85,32 +85,32 @@ async def test_a_loop_that_hangs_takes_only_its_own_metrics_with_it(
     """When nobody is served, /metrics must still say why."""
     monkeypatch.setattr(metrics, "SNAPSHOT_TIMEOUT_S", 0.05)
     settings = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=", f"log.dirs={tmp_path / 'data'}"]
-    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
+    node = Node(load_config(None, {}, settings), asyncio.get_running_loop())
     try:
-        await broker.start()
+        await node.start()
         names = {
-            family.name for family in BrokerCollector(broker).families()
+            family.name for family in BrokerCollector(node.state).families()
         }  # on the loop itself, which so stands still
     finally:
-        await broker.stop()
+        await node.stop()
     assert names >= {"tidelog_degraded", "tidelog_ready", "tidelog_partitions", "tidelog_cleaner_enabled"}
     assert "tidelog_requests" not in names
 
 
 async def test_the_switches_hold_at_once(tmp_path: Path) -> None:
     settings = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=", f"log.dirs={tmp_path / 'data'}"]
-    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
+    node = Node(load_config(None, {}, settings), asyncio.get_running_loop())
 
     async def rows() -> int:
-        collector = BrokerCollector(broker)
+        collector = BrokerCollector(node.state)
         found = await asyncio.to_thread(lambda: {family.name: len(family.rows) for family in collector.families()})
         return found["tidelog_log_end_offset"]
 
     try:
-        await broker.start()
-        await broker.topics.create("t", 2, {})
+        await node.start()
+        await node.services.topics.create("t", 2, {})
         assert await rows() == 2
-        await broker.dynamic.alter("", lambda present: {**present, "metrics.per.topic": "false"})
+        await node.services.settings.alter("", lambda present: {**present, "metrics.per.topic": "false"})
         assert await rows() == 0
     finally:
-        await broker.stop()
+        await node.stop()

@@ -3,10 +3,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from support.nodes import services_with
 from support.patience import PATIENCE_S
 from tidelog.broker.monitoring.daemon import build_metrics, health_metrics, state_metrics, task_metrics, thread_metrics
 from tidelog.broker.monitoring.health import DEGRADED, Problem
+from tidelog.broker.monitoring.node_state import NodeState
 from tidelog.broker.runtime.metric_family import Family, families_of, families_of_each
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.storage.scheduler import ThreadPoolScheduler
 
 
@@ -28,13 +31,14 @@ def test_background_work_is_told_by_the_tasks_name() -> None:
 
 
 def test_a_recovery_is_told_before_there_are_logs() -> None:
-    recovery = SimpleNamespace(done_bytes=5, total_bytes=20)
-    told = rows(families_of(state_metrics(), SimpleNamespace(ready=False, recovery=recovery)))  # type: ignore[arg-type]
+    node = NodeState(BrokerConfig(), None, None)  # type: ignore[arg-type]
+    node.recovery.update(5, 20)
+    told = rows(families_of(state_metrics(), node))
     assert told["tidelog_ready"] == [((), 0)]
     assert told["tidelog_recovery_checked_bytes"] == [((), 5)]
     assert told["tidelog_recovery_partitions_remaining"] == [((), 0)]
-    later = SimpleNamespace(ready=True, recovery=recovery, logs=SimpleNamespace(partitions_remaining=7))
-    assert rows(families_of(state_metrics(), later))["tidelog_recovery_partitions_remaining"] == [((), 7)]  # type: ignore[arg-type]
+    node.services = services_with(logs=SimpleNamespace(partitions_remaining=7))
+    assert rows(families_of(state_metrics(), node))["tidelog_recovery_partitions_remaining"] == [((), 7)]
 
 
 def test_every_reason_has_its_series_from_the_start() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.logs import World, append
+from support.nodes import fake_node
 from tidelog.broker.monitoring.health import DEGRADED, FLUSH_GRACE_MS, MOST_PROBLEMS, STUCK_S, Health
+from tidelog.broker.monitoring.node_state import NodeState
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.io.disk_space import DiskSpace
@@ -42,7 +44,7 @@ class Rig:
         self.uncleanable: list[tuple[str, Any]] = []
         self.loop = Loop()
         self.now_s = 1000.0
-        self.broker = SimpleNamespace(
+        self.node = fake_node(
             ready=True,
             stopping=False,
             loop=self.loop,
@@ -55,7 +57,7 @@ class Rig:
             partitions=SimpleNamespace(dead_threads=0),
             config=BrokerConfig(),
         )
-        self.health = Health(self.broker, lambda: self.now_s)  # type: ignore[arg-type]
+        self.health = Health(self.node, lambda: self.now_s)
 
     def reasons(self) -> list[tuple[str, str]]:
         """(reason, subject), and that all three paths agree about them."""
@@ -86,7 +88,7 @@ def test_a_daemon_that_is_well() -> None:
 
 def test_a_recovery_is_alive_and_not_ready() -> None:
     rig = Rig()
-    rig.broker.ready = False
+    rig.node.ready = False
     assert rig.health.live().is_well
     ready = rig.health.ready()
     assert not ready.is_well
@@ -95,16 +97,15 @@ def test_a_recovery_is_alive_and_not_ready() -> None:
     whole = rig.health.whole()
     assert not whole.is_well
     assert [one["reason"] for one in whole.content["reasons"]] == ["loading"]
-    rig.broker.stopping = True
+    rig.node.stopping = True
     assert rig.health.ready().content["status"] == "stopping"
     assert rig.health.whole().content["status"] == "stopping"
     rig.world.stop()
 
 
 def test_the_first_answers_come_before_there_are_logs() -> None:
-    recovery = SimpleNamespace(done_bytes=0, total_bytes=0)
-    broker: Any = SimpleNamespace(ready=False, stopping=False, loop=Loop(), recovery=recovery, config=BrokerConfig())
-    health = Health(broker)
+    node = NodeState(BrokerConfig(), Loop(), None)  # type: ignore[arg-type]
+    health = Health(node)
     assert not health.ready().is_well
     assert not health.whole().is_well
     assert health.live().is_well
@@ -129,7 +130,7 @@ def test_a_partition_that_cannot_be_cleaned() -> None:
 @pytest.mark.parametrize(("part", "subject"), [("cleaner", "cleaner"), ("partitions", "sync")])
 def test_a_dead_thread(part: str, subject: str) -> None:
     rig = Rig()
-    held = rig.broker.cleaner.pool if part == "cleaner" else rig.broker.partitions
+    held = rig.node.cleaner.pool if part == "cleaner" else rig.node.partitions
     held.dead_threads = 1
     assert rig.reasons() == [("dead_thread", subject)]
     rig.world.stop()
@@ -139,9 +140,9 @@ def test_a_sync_that_is_late() -> None:
     rig = Rig(flush_ms=60_000)
     append(rig.log, "a")
     now_ms = rig.log.local.unsynced_since_ms
-    rig.broker.time = SimpleNamespace(milliseconds=lambda: now_ms + 60_000 + FLUSH_GRACE_MS)
+    rig.node.time = SimpleNamespace(milliseconds=lambda: now_ms + 60_000 + FLUSH_GRACE_MS)
     assert rig.reasons() == []
-    rig.broker.time = SimpleNamespace(milliseconds=lambda: now_ms + 60_001 + FLUSH_GRACE_MS)
+    rig.node.time = SimpleNamespace(milliseconds=lambda: now_ms + 60_001 + FLUSH_GRACE_MS)
     assert rig.reasons() == [("flush_behind", "t-0")]
     rig.log.flush()
     assert rig.reasons() == []
@@ -153,7 +154,7 @@ def test_a_sync_that_an_answer_waits_for_is_late_sooner() -> None:
     append(rig.log, "a")
     assert rig.log.needs_sync
     now_ms = rig.log.local.unsynced_since_ms + FLUSH_GRACE_MS + 1
-    rig.broker.time = SimpleNamespace(milliseconds=lambda: now_ms)
+    rig.node.time = SimpleNamespace(milliseconds=lambda: now_ms)
     assert rig.reasons() == [("flush_behind", "t-0")]
     rig.world.stop()
 
@@ -161,7 +162,7 @@ def test_a_sync_that_an_answer_waits_for_is_late_sooner() -> None:
 def test_where_no_sync_is_asked_for_none_is_late() -> None:
     rig = Rig()
     append(rig.log, "a")
-    rig.broker.time = SimpleNamespace(milliseconds=lambda: rig.log.local.unsynced_since_ms + 10**10)
+    rig.node.time = SimpleNamespace(milliseconds=lambda: rig.log.local.unsynced_since_ms + 10**10)
     assert rig.reasons() == []
     rig.world.stop()
 

@@ -23,7 +23,7 @@ def config_of(**settings: int) -> BrokerConfig:
 
 
 def server(container: ContainerNetwork | None = None, **settings: int) -> SocketServer:
-    made = SocketServer(SimpleNamespace(call_soon=None), config_of(**settings), None, None, None)  # type: ignore[arg-type]
+    made = SocketServer(SimpleNamespace(call_soon=None), config_of(**settings), None)  # type: ignore[arg-type]
     made.container = container
     return made
 

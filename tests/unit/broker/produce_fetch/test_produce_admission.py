@@ -29,8 +29,7 @@ def ask(node: Node, version: int, *batches: tuple[str, int, bytearray], name: st
     for topic, index, data in batches:
         topics.append((topic, [(index, len(buffer), len(buffer) + len(data))]))
         buffer += data
-    broker: Any = node
-    return admit(broker, buffer, topics, version, name)
+    return admit(node.services, buffer, topics, version, name)
 
 
 def codes(admission: Any) -> dict[tuple[str, int], ErrorCode]:

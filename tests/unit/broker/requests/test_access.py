@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.nodes import made
 from support.permissions import Rule, Rules, nothing, only
 from tidelog.broker.requests.access import (
     DENIED,
@@ -27,7 +28,7 @@ def asked(rule: Rule, *asks: Any, group_id: str | None = "g") -> tuple[ErrorCode
     """The refusal, and how many denials were noted."""
     noted: list[Any] = []
     broker: Any = SimpleNamespace(
-        authorizer=Rules(rule), audit=SimpleNamespace(denied=lambda *what: noted.append(what))
+        authorizer=Rules(rule), audit=made(SimpleNamespace(denied=lambda *what: noted.append(what)))
     )
     connection: Any = SimpleNamespace(principal="User:alice", peer_host="10.0.0.7")
     context = RequestContext(broker, connection, ApiKey.HEARTBEAT, 4, 1, None)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.mock_time import MockTime
+from support.nodes import made
 from tidelog.broker.requests import audit_log as audit
 from tidelog.broker.requests import audited_requests as module
 from tidelog.broker.requests.audited_requests import Changes
@@ -44,11 +45,12 @@ class AuditedBroker:
             loop=loop,
             quotas=SimpleNamespace(active=False),
             authorizer=self.authorizer,
-            audit=audit.AuditLog(MockTime()),
+            audit=made(audit.AuditLog(MockTime())),
+            counters=RequestCounters(),
             changes=self.changes,
             long_changes=self.long,
         )
-        self.dispatcher = Dispatcher(broker, load_apis(), RequestCounters())
+        self.dispatcher = Dispatcher(broker, load_apis())
 
     def ask(self, principal: str = "User:alice", rules: int = 1) -> asyncio.Future[Any]:
         """What the connection has, and cancels when its client has gone."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tidelog.broker.security.open_listeners import is_this_machines, open_listeners
-from tidelog.broker.server import Broker
+from tidelog.broker.server.node import Node
 from tidelog.cli.doctor_checks import OK, WARN, examine, look
 from tidelog.config.loader import load_config
 
@@ -74,12 +74,12 @@ async def test_one_line_at_the_start_and_a_note_in_health_which_stays_well(
 
     settings = ["listeners=PLAINTEXT://0.0.0.0:0", "http.listener=0.0.0.0:0", f"log.dirs={tmp_path}", f"{SETS[:-4]}0"]
     caplog.set_level(logging.WARNING)
-    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
+    node = Node(load_config(None, {}, settings), asyncio.get_running_loop())
     try:
-        await broker.start()
-        verdict = await asyncio.to_thread(Health(broker).whole)
+        await node.start()
+        verdict = await asyncio.to_thread(Health(node.state).whole)
     finally:
-        await broker.stop()
+        await node.stop()
     (line,) = [message for message in caplog.messages if "has no authentication" in message]
     for address in ("PLAINTEXT://0.0.0.0:0", "tcp://0.0.0.0:", "http://0.0.0.0:0"):
         assert f"{address}" in line
@@ -91,11 +91,11 @@ async def test_one_line_at_the_start_and_a_note_in_health_which_stays_well(
 
 async def test_nothing_is_said_of_listeners_on_loopback(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=127.0.0.1:0", f"log.dirs={tmp_path}"]
-    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
+    node = Node(load_config(None, {}, settings), asyncio.get_running_loop())
     try:
-        await broker.start()
+        await node.start()
     finally:
-        await broker.stop()
+        await node.stop()
     assert "has no authentication" not in caplog.text
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.cleaning import CleaningWorld, put
+from support.nodes import fake_node
 from tidelog.broker.http.console.front import HEADERS, Console
 from tidelog.broker.http.console.page_request import PageRequest
 from tidelog.broker.metadata.creation_limits import Makers
@@ -25,7 +26,7 @@ class ConsoleOfTopics:
             put(self.world.log("t"), f"k{number % 3}", "v" * 20)
         put(self.world.log("with.dots_and-dashes", 2), "k", "v")
         self.topics: dict[str, Any] = {}
-        self.broker = SimpleNamespace(
+        self.node = fake_node(
             ready=True,
             config=BrokerConfig(),
             logs=self.world.manager,
@@ -33,7 +34,7 @@ class ConsoleOfTopics:
             time=self.world.time,
             topics=SimpleNamespace(get=self.topics.get),
         )
-        self.console = Console(self.broker, SimpleNamespace(problems=list))  # type: ignore[arg-type]
+        self.console = Console(self.node, SimpleNamespace(problems=list))  # type: ignore[arg-type]
 
     def get(self, path: str, **more: Any) -> tuple[str, str]:
         page = self.console.page(PageRequest("GET", path, authority="localhost", peer="127.0.0.1", **more))
@@ -108,7 +109,7 @@ def test_a_topic_says_who_made_it_and_its_partitions(console: ConsoleOfTopics) -
 
 def test_actions_are_offered_to_who_may_act(console: ConsoleOfTopics) -> None:
     assert "/actions/" not in console.get("/topics/t")[1]
-    console.broker.config = BrokerConfig(http_admin_enable=True)
+    console.node.config = BrokerConfig(http_admin_enable=True)
     assert "/actions/clean?topic=t" in console.get("/topics/t")[1]
     assert "/actions/delete-records?topic=t&amp;partition=0" in console.get("/topics/t/0")[1]
 
@@ -134,7 +135,7 @@ def test_what_is_not_there(console: ConsoleOfTopics) -> None:
 
 
 def test_while_logs_are_loaded(console: ConsoleOfTopics) -> None:
-    console.broker.ready = False
+    console.node.ready = False
     status, body = console.get("/topics/t")
     assert status == "503 Service Unavailable"
     check(body)

@@ -18,7 +18,8 @@ HOSTILE = st.text(min_size=1, max_size=30) | st.sampled_from(
     "javascript:alert(1)"]
 )  # fmt: skip
 STATE: Any = SimpleNamespace(
-    broker=SimpleNamespace(ready=True, config=BrokerConfig(), logs=SimpleNamespace(node_id=1)),
+    node=SimpleNamespace(ready=True, config=BrokerConfig()),
+    broker=SimpleNamespace(logs=SimpleNamespace(node_id=1)),
     may_act=lambda request: False,
 )
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.nodes import services_with
 from tidelog.broker.http.console.loop_calls import CALLER, NOBODY, Caller, LoopCalls
 from tidelog.broker.http.console.page_request import PageError
 from tidelog.broker.requests import registry
@@ -49,12 +50,15 @@ def test_a_loop_that_does_not_answer(loop: asyncio.AbstractEventLoop) -> None:
         LoopCalls(SimpleNamespace(loop=closed)).run(int)  # type: ignore[arg-type]
 
 
+def calls_to(loop: asyncio.AbstractEventLoop, **parts: Any) -> LoopCalls:
+    return LoopCalls(SimpleNamespace(loop=loop, services=services_with(**parts)))  # type: ignore[arg-type]
+
+
 def test_handlers_of_the_protocol_are_asked(loop: asyncio.AbstractEventLoop) -> None:
     """In their newest version unless told, imported when need be, without a connection."""
     load_apis()
     groups = SimpleNamespace(list_groups=lambda states, types: [])
-    broker: Any = SimpleNamespace(loop=loop, groups=groups)
-    calls = LoopCalls(broker)
+    calls = calls_to(loop, groups=groups)
     assert calls.ask(ApiKey.LIST_GROUPS, lambda request: request(states_filter=["Stable"])).groups == []
     assert calls.has(ApiKey.DELETE_GROUPS)
     assert not calls.has(ApiKey.CONTROLLED_SHUTDOWN)
@@ -72,7 +76,7 @@ def test_no_access_rule_is_asked_and_the_user_is_told(
         assert context.allows_any(AclOperation.WRITE, ResourceType.TOPIC)
 
     authorizer = SimpleNamespace(allows=lambda *_: False, allows_any=lambda *_: False)
-    calls = LoopCalls(SimpleNamespace(loop=loop, authorizer=authorizer))  # type: ignore[arg-type]
+    calls = calls_to(loop, authorizer=authorizer)
     load_apis()
     monkeypatch.setattr(registry, "loaded", lambda found: SimpleNamespace(handler=handler, max_version=0, request=None))
     calls.ask(ApiKey.LIST_GROUPS, None)

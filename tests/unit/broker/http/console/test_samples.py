@@ -6,6 +6,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
+from support.nodes import fake_node
 from tidelog.broker.http.console.samples import INTERVAL_S, KEPT, ApiSample, Samples
 from tidelog.broker.requests.counters import RequestCounters
 
@@ -18,13 +19,14 @@ class SampledBroker:
         self.calls: list[Any] = []
         self.counters = RequestCounters()
         self.server = SimpleNamespace(received_bytes=0, send_counters=SimpleNamespace(sent_bytes=0), connections={1, 2})
-        self.broker = SimpleNamespace(
+        self.node = fake_node(
             loop=SimpleNamespace(call_soon_threadsafe=self.calls.append),
             counters=self.counters,
             socket_server=self.server,
+            cleaner=SimpleNamespace(pool=SimpleNamespace(throttler=SimpleNamespace(total_bytes=0))),
             time=SimpleNamespace(milliseconds=lambda: int(self.now_s * 1000)),
         )
-        self.samples = Samples(self.broker, lambda: self.now_s)  # type: ignore[arg-type]
+        self.samples = Samples(self.node, lambda: self.now_s)
 
     def turn(self) -> None:
         while self.calls:
@@ -86,7 +88,7 @@ def test_a_loop_that_is_closed() -> None:
     def closed(call: Any) -> None:
         raise RuntimeError("closed")
 
-    sampled.broker.loop.call_soon_threadsafe = closed
+    sampled.node.loop.call_soon_threadsafe = closed
     sampled.samples.tick()
 
 

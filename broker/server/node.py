@@ -1,0 +1,337 @@
+"""The daemon's life: what is started in which order, who owns it, and how it stops.
+
+Start: HTTP (so that a probe sees "loading") → metadata → all parts are made → logs are loaded and recovered in threads →
+coordinators → the listeners → background work → the ready line. Stop is the reverse, and ends with the clean-shutdown mark: no
+request is answered after its log was closed.
+
+Threads: one event loop thread owns connections, appends and all coordinator state. `io_pool` does what may block for a
+client (syncs, cold reads, look-ups by time); the log manager's scheduler does retention, flushes and checkpoints; SQLite
+and HTTP have threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import resource
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...config.log_config import log_config
+from ...storage.clock import SystemTime, Time
+from ...storage.deletion_policy import check_policies
+from ...storage.io.filesystem import FileSystem, RealFileSystem
+from ...storage.manager.log_manager import LogManager
+from ...storage.scheduler import ThreadPoolScheduler
+from ..http.server import HttpServer
+from ..metadata.store import MetadataStore
+from ..metadata.topics import SHARE_GROUP_STATE, TRANSACTION_STATE
+from ..monitoring.node_state import NodeState
+from ..network.socket_server import SocketServer
+from ..requests.dispatcher import Dispatcher
+from ..requests.registry import listed_versions, load_apis
+from ..runtime.durability import durability_line
+from ..runtime.garbage import gc_paused
+from ..runtime.lazy import Lazy
+from ..runtime.thread_priority import prefer_latency
+from ..runtime.timer import LoopTimer, Timer
+from ..security.open_listeners import ADVICE, open_listeners
+from .composition import Basics, Securities, gated_message_sets, make_message_sets, make_services, read_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...config.broker_config import BrokerConfig
+    from ...config.listener import Listener
+    from ..network.connection import Dispatches
+    from ..requests.services import Services
+
+log = logging.getLogger(__name__)
+
+IO_THREADS = 8
+#: How long a clean stop waits for answers that are on their way.
+STOP_GRACE_S = 1.0
+
+
+class Node:
+    """One daemon. Made, started and stopped on the loop thread.
+
+    Attributes:
+        state: how far it is; whether it is ready, and the services that handlers use.
+        http: None without `http.listener`, and before `start`.
+        securities: makes what listeners ask of their clients.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        time: Time | None = None,
+        timer: Timer | None = None,
+        file_system: FileSystem | None = None,
+        randomness: random.Random | None = None,
+        around: Callable[[Dispatcher], Dispatches] = lambda dispatcher: dispatcher,
+    ) -> None:
+        """Clock, timer, file system and randomness are the real ones unless given. Opens and locks nothing.
+
+        `around` may put something between connections and the dispatcher: tests let requests fail there.
+        """
+        self._registrations = load_apis()
+        time, io_pool = time or SystemTime(), ThreadPoolExecutor(IO_THREADS, "io")
+        self._basics = Basics(
+            config,
+            loop,
+            time,
+            timer or LoopTimer(loop),
+            file_system or RealFileSystem(),
+            # Session ids need not be secret, only unlike those of the last run.
+            randomness or random.SystemRandom(),
+            io_pool,
+            ThreadPoolScheduler(config.background_threads, time=time),
+            SocketServer(loop, config, io_pool),
+            listed_versions(self._registrations, telemetry=config.telemetry_enable),
+        )
+        self._around = around
+        self.securities = Securities()
+        self._message_sets = Lazy(lambda: make_message_sets(self.services))
+        self.state = NodeState(config, loop, self._message_sets)
+        self.http: HttpServer | None = None
+        # Open from when the directories are locked.
+        self._logs: LogManager | None = None
+        self._metadata: MetadataStore | None = None
+
+    @property
+    def socket_server(self) -> SocketServer:
+        return self._basics.socket_server
+
+    @property
+    def services(self) -> Services:
+        """What handlers use. There from the moment that the metadata are read."""
+        assert self.state.services is not None
+        return self.state.services
+
+    async def start(self) -> list[str]:
+        """Starts everything; returns the address of each listener, Kafka's first.
+
+        Raises DataDirectoryError, OSError … with one clear line; then nothing is left running but what `stop` ends.
+        """
+        config, loop, io_pool = self._basics.config, self._basics.loop, self._basics.io_pool
+        check_policies(config.log_deletion_policies)
+        raise_descriptor_limit()
+        for notice in config.notices:
+            log.info("%s", notice)
+        if found := open_listeners(config):
+            log.warning("%s; %s", "; ".join(listener.text for listener in found), ADVICE)
+        if (listener := config.http_listener) is not None:
+            self.http = await loop.run_in_executor(io_pool, self._http_of, listener)
+            self.http.start()
+        services = await self._make_services()
+        await self._load_logs(services)
+        self._follow_settings(services)
+        self.socket_server.wait_of = services.quotas.connected
+        await self._start_coordinators(services)
+        await self._listen(services)
+        services.logs.start()
+        await loop.run_in_executor(io_pool, services.cleaner.start)
+        loop.run_in_executor(io_pool, prefer_latency, threading.get_native_id())
+        if services.logs.interrupted_moves:
+            services.mover.get().resume()
+        self.state.ready = True
+        server = self.socket_server
+        addresses = [str(endpoint) for endpoint in (*server.endpoints, *server.message_set_endpoints)]
+        return [*addresses, self.http.url] if self.http is not None else addresses
+
+    def _http_of(self, listener: Listener) -> HttpServer:
+        """What serves HTTP, bound. Reads files: pool thread."""
+        config, https, gate = self._basics.config, None, None
+        if config.authorizer_class_name and not config.http_authentication:
+            log.warning(
+                "access rules do not hold by HTTP: whoever reaches http.listener reads all (http.authentication)"
+            )
+        if listener.security_protocol == "SSL":
+            from ..http.https import Https
+
+            https = Https(config)
+        if config.http_authentication:
+            from ..http.authentication import HttpGate
+
+            state = self.state
+            gate = HttpGate.of(
+                config,
+                lambda: None if state.services is None else state.services.users.if_made,
+                self.securities.guesses.get(),
+                partial(asyncio.run_coroutine_threadsafe, loop=self._basics.loop),
+            )
+        return HttpServer(self.state, listener.host, listener.port, https=https, gate=gate)
+
+    async def _make_services(self) -> Services:
+        """Locks the directories, and makes all parts of what they keep besides logs."""
+        basics = self._basics
+        run = partial(basics.loop.run_in_executor, basics.io_pool)
+        logs = LogManager(basics.config, basics.file_system, basics.time, basics.scheduler)
+        await run(logs.open)
+        self._logs = logs
+        self._metadata = store = MetadataStore(logs.directories[0])
+        kept = await run(read_metadata, basics, logs, store)
+        config = kept.settings.config
+        if config is not basics.config:
+            self.socket_server.use(config)
+            logs.use(config)
+            basics.scheduler.resize(config.background_threads)
+        self.state.services = services = make_services(basics, logs, store, kept)
+        return services
+
+    async def _load_logs(self, services: Services) -> None:
+        """Loads and recovers the logs of all topics."""
+        logs, topics = services.logs, services.topics
+        with gc_paused(lambda: len(logs.logs())):
+            await services.loop.run_in_executor(
+                services.io_pool, lambda: logs.load(topics.config_of, self.state.recovery.update)
+            )
+            await topics.start(logs)
+        services.producer_ids.never_below(topics.producer_id_floor)
+        if "basic" in self._basics.config.http_authentication:
+            services.users.get()  # read here, on the loop thread: HTTP's threads may look at them then
+
+    def _follow_settings(self, services: Services) -> None:
+        """From now on, changed settings are checked and take effect everywhere."""
+        settings = services.settings
+        settings.on_changed.append(self._use)
+        settings.checks.append(self.socket_server.check)
+        if self.http is not None:
+            settings.checks.append(self.http.check)
+
+    def _use(self, config: BrokerConfig) -> None:
+        """Settings were changed while running. Loop thread."""
+        services = self.services
+        self.socket_server.use(config)
+        if self.http is not None:
+            self.http.use(config)
+        services.quotas.use(config)
+        services.logs.use(config)
+        services.topics.use(config)
+        if (shares := services.share.if_made) is not None:
+            shares.settings.use(config)
+        services.scheduler.resize(config.background_threads)
+        if (mover := services.mover.if_made) is not None:
+            mover.use(config)
+        # New threads wait for passes under way to end.
+        services.loop.run_in_executor(services.io_pool, services.cleaner.use, config)
+
+    async def _start_coordinators(self, services: Services) -> None:
+        await services.groups.start()
+        if services.topics.get(TRANSACTION_STATE) is not None:
+            await services.transactions.get().start()
+        if services.topics.get(SHARE_GROUP_STATE) is not None:
+            await services.share.get().coordinator.start()
+
+    async def _listen(self, services: Services) -> None:
+        dispatcher = self._around(Dispatcher(services, self._registrations))
+        await self.socket_server.start(
+            dispatcher, partial(gated_message_sets, self._message_sets), partial(self.securities.of, services)
+        )
+
+    async def stop(self) -> None:
+        """Stops cleanly, whatever `start` came to: answers under way go out, logs are closed and marked clean."""
+        loop, io_pool = self._basics.loop, self._basics.io_pool
+        run = loop.run_in_executor
+        self.state.ready, self.state.stopping = False, True
+        services = self.state.services
+        await self.socket_server.stop_accepting()
+        if services is not None:
+            await self._finish_requests(services)
+            await self._close_parts(services)
+        if self._logs is not None:
+            await run(None, self._logs.shutdown)
+        if self._metadata is not None:
+            await run(None, self._metadata.close)
+        if self.http is not None:
+            await run(None, self.http.stop)
+        await run(None, self._basics.scheduler.shutdown)
+        io_pool.shutdown()
+        self.securities.close()
+
+    async def _finish_requests(self, services: Services) -> None:
+        """Returns when all connections are closed; those that wait for an answer have had a moment."""
+        deadline = services.loop.time() + STOP_GRACE_S
+        connections = self.socket_server.connections
+        services.purgatory.expire_all()
+        # Polled: it happens once in a life, and nothing else needs to know when nobody is busy.
+        while any(connection.busy for connection in connections) and services.loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await self.socket_server.close_all()
+        await services.changes.finish(STOP_GRACE_S)  # of clients that did not wait for the answer
+
+    async def _close_parts(self, services: Services) -> None:
+        """What requests use, above the logs."""
+        run = partial(services.loop.run_in_executor, None)
+        if (mover := services.mover.if_made) is not None:
+            await mover.stop()
+        services.groups.close()
+        if (transactions := services.transactions.if_made) is not None:
+            transactions.close()
+        if (shares := services.share.if_made) is not None:
+            shares.close()
+            shares.coordinator.close()
+        await run(services.conversions.close)
+        await run(services.long_requests.close)
+        await run(services.long_changes.close)
+        services.partitions.close()
+        await run(services.partitions.join_writers)
+        await services.topics.stop()
+        await run(services.cleaner.stop)
+
+
+def raise_descriptor_limit() -> None:
+    """Lifts the soft limit of open files to the hard one: connections and segments share it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def serve(config: BrokerConfig) -> int:
+    """Runs a daemon until SIGTERM, SIGINT or SIGHUP; returns its exit code. Prints the ready line to stdout."""
+    if config.event_loop == "asyncio":
+        return asyncio.run(_serve(config))
+    import uvloop
+
+    return int(uvloop.run(_serve(config)))
+
+
+async def _serve(config: BrokerConfig) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # Under nohup a terminal that closes is no reason to stop; otherwise it is one, and in order.
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop.set)
+    node = Node(config, loop)
+    starting = loop.create_task(node.start())
+    stopping = loop.create_task(stop.wait())
+    try:
+        # A stop during a long recovery is obeyed when the directory in work is done; a second signal is not waited for.
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        addresses = await starting
+        hint = node.socket_server.hint
+        print("ready", *addresses, *([f"({hint})"] if hint else []), flush=True)
+        log.info("serving %s", " ".join(addresses))
+        if hint:
+            log.info("%s; see docs/CONTAINER.md", hint)
+        log.info(
+            "%s",
+            durability_line(log_config(node.services.config, {}), (one.config for one in node.services.logs.logs())),
+        )
+        await stopping
+        log.info("stopping")
+    finally:
+        stopping.cancel()
+        await node.stop()
+    log.info("stopped")
+    return 0
