@@ -34,12 +34,12 @@ FENCED_FROM = 2
     ),
 )
 async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
-    broker = context.broker
+    services = context.services
     producer = Producer(request.producer_id, request.producer_epoch)
     try:
-        await broker.groups.ensure_topic()
-        partition = broker.groups.partition_of(request.group_id)
-        wait = broker.transactions.get().add_partitions(request.transactional_id, producer, {partition}, 0)
+        await services.groups.ensure_topic()
+        partition = services.groups.partition_of(request.group_id)
+        wait = services.transactions.get().add_partitions(request.transactional_id, producer, {partition}, 0)
         if wait is not None:
             await asyncio.shield(wait)
     except Exception as error:

@@ -54,13 +54,13 @@ Codes = dict[TopicPartition, ErrorCode]
 async def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
-    broker, version = context.broker, context.api_version
+    services, version = context.services, context.api_version
     if version < BROKERS_FROM:
         producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         topics = request.v3_and_below_topics
         codes = _refusals(request.v3_and_below_transactional_id, topics, context)
         if codes is None:
-            codes = await _add(broker, request.v3_and_below_transactional_id, producer, topics, 0)
+            codes = await _add(services, request.v3_and_below_transactional_id, producer, topics, 0)
         if version < FENCED_FROM:
             codes = _replaced(codes, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, codes))
@@ -70,9 +70,9 @@ async def add_partitions_to_txn(
     for transaction in request.transactions:
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
         if transaction.verify_only:
-            codes = _verify(broker, transaction.transactional_id, producer, transaction.topics)
+            codes = _verify(services, transaction.transactional_id, producer, transaction.topics)
         else:
-            codes = await _add(broker, transaction.transactional_id, producer, transaction.topics, VERSION_2)
+            codes = await _add(services, transaction.transactional_id, producer, transaction.topics, VERSION_2)
         if version < ABORTABLE_FROM:
             codes = _replaced(codes, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE)
         results.append(
@@ -97,7 +97,7 @@ def _refusals(
     for place in places:
         if place.topic not in writable:
             codes[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif context.broker.partitions.get(*place) is None:
+        elif context.services.partitions.get(*place) is None:
             codes[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             codes[place] = ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -109,21 +109,21 @@ def _places(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
 
 
 async def _add(
-    broker: Services,
+    services: Services,
     transactional_id: str,
     producer: Producer,
     topics: Sequence[AddPartitionsToTxnTopic],
     client_version: int,
 ) -> Codes:
     places = _places(topics)
-    missing = {place for place in places if broker.partitions.get(*place) is None}
+    missing = {place for place in places if services.partitions.get(*place) is None}
     if missing:
         return {
             place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if place in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
             for place in places
         }
     try:
-        wait = broker.transactions.get().add_partitions(transactional_id, producer, frozenset(places), client_version)
+        wait = services.transactions.get().add_partitions(transactional_id, producer, frozenset(places), client_version)
         if wait is not None:
             await asyncio.shield(wait)
     except Exception as error:
@@ -132,13 +132,13 @@ async def _add(
 
 
 def _verify(
-    broker: Services, transactional_id: str, producer: Producer, topics: Sequence[AddPartitionsToTxnTopic]
+    services: Services, transactional_id: str, producer: Producer, topics: Sequence[AddPartitionsToTxnTopic]
 ) -> Codes:
     codes: Codes = {}
     for place in _places(topics):
         codes[place] = ErrorCode.NONE
         try:
-            broker.transactions.get().verify(transactional_id, producer, place)
+            services.transactions.get().verify(transactional_id, producer, place)
         except Exception as error:
             codes[place] = error_code(error)[0]
     return codes

@@ -32,7 +32,7 @@ def add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> Add
 
 def voters_refusal(cluster_id: str | None, context: RequestContext) -> tuple[ErrorCode, str]:
     """Error code and text: the voters of a single node can't be changed."""
-    own = context.broker.logs.cluster_id
+    own = context.services.logs.cluster_id
     if cluster_id is not None and cluster_id != own:
         return ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {own}, not {cluster_id}"
     return ErrorCode.UNSUPPORTED_VERSION, "kraft.version is 0: the only voter is this broker, and stays it"

@@ -59,7 +59,7 @@ async def _alter(entry: EntryData, context: RequestContext, validate_only: bool,
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"quotas named more than once: {', '.join(twice)}")
         changes = {op.key: None if op.remove else op.value for op in entry.ops}
         parts = [(part.entity_type, part.entity_name) for part in entry.entity]
-        await context.broker.quotas.alter(parts, changes, validate_only)
+        await context.services.quotas.alter(parts, changes, validate_only)
     except Exception as error:
         result.error_code, result.error_message = error_code(error)
     return result

@@ -64,7 +64,7 @@ async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -
 async def _replace(
     resource: AlterConfigsResource, context: RequestContext, validate_only: bool, times: int
 ) -> AlterConfigsResourceResponse:
-    topics = context.broker.topics
+    topics = context.services.topics
     result = AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
 
     def change(_present: Topic | Mapping[str, str]) -> Mapping[str, str]:

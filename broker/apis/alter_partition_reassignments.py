@@ -54,11 +54,11 @@ def alter_partition_reassignments(
 def _result(topic: str, wanted: ReassignablePartition, context: RequestContext) -> ReassignablePartitionResponse:
     result = ReassignablePartitionResponse(partition_index=wanted.partition_index)
     try:
-        if context.broker.topics.log(topic, wanted.partition_index) is None:
+        if context.services.topics.log(topic, wanted.partition_index) is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{wanted.partition_index}")
         if wanted.replicas is None:
             raise ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-        check_assignments([wanted.replicas], context.broker.logs.node_id)
+        check_assignments([wanted.replicas], context.services.logs.node_id)
     except ProtocolError as error:
         result.error_code, result.error_message = error_code(error)
     return result

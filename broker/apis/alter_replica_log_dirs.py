@@ -66,21 +66,21 @@ async def alter_replica_log_dirs(
     )
 
 
-def _directory(path: str, broker: Services) -> str | None:
+def _directory(path: str, services: Services) -> str | None:
     """The data directory that is meant, by the name that it has in `log.dirs`."""
-    known = {os.path.abspath(directory): directory for directory in broker.logs.directories}
+    known = {os.path.abspath(directory): directory for directory in services.logs.directories}
     return known.get(os.path.normpath(path)) if os.path.isabs(path) else None
 
 
 async def _answer(path: str, topic: str, index: int, context: RequestContext) -> ErrorCode:
-    broker = context.broker
-    directory = _directory(path, broker)
+    services = context.services
+    directory = _directory(path, services)
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    if broker.topics.log(topic, index) is None:
+    if services.topics.log(topic, index) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        await broker.mover.get().move(topic, index, directory)
+        await services.mover.get().move(topic, index, directory)
     except ProtocolError as error:
         log.warning("%s", error)
         return error.code

@@ -46,8 +46,8 @@ async def alter_share_group_offsets(
         for part in topic.partitions
     }
     try:
-        check_enabled(context.broker)
-        outcome = await context.broker.share.get().groups.alter_offsets(request.group_id, starts)
+        check_enabled(context.services)
+        outcome = await context.services.share.get().groups.alter_offsets(request.group_id, starts)
     except Exception as error:
         code, message = error_code(error)
         return AlterShareGroupOffsetsResponse(error_code=code, error_message=message)
@@ -69,7 +69,7 @@ async def alter_share_group_offsets(
         if failed is not None:
             row.error_code, row.error_message = failed.code, failed.message
         topics.setdefault(name, []).append(row)
-    registry = context.broker.topics
+    registry = context.services.topics
     return AlterShareGroupOffsetsResponse(
         error_code=ErrorCode.NONE,
         responses=[

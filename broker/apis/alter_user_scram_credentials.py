@@ -59,7 +59,7 @@ async def alter_user_scram_credentials(
                 AlterUserScramCredentialsResult(user=name, error_code=code, error_message=code.text) for name in names
             ]
         )
-    users = context.broker.users.get()
+    users = context.services.users.get()
     deletions: dict[str, list[ScramCredentialDeletion]] = {}
     for deletion in request.deletions:
         deletions.setdefault(deletion.name, []).append(deletion)

@@ -41,11 +41,11 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    response = ApiVersionsResponse(api_keys=context.broker.listed_apis)
+    response = ApiVersionsResponse(api_keys=context.services.listed_apis)
     if context.api_version >= 3:
         context.connection.software = request.client_software_name, request.client_software_version
         response.supported_features = _FEATURES if context.api_version >= 4 else _FEATURES_BEFORE_4
-        features = context.broker.features
+        features = context.services.features
         response.finalized_features_epoch = features.epoch
         response.finalized_features = [
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)

@@ -60,10 +60,10 @@ def consumer_group_describe(
 def _describe(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedGroup:
     if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    heartbeat_groups, topics = context.broker.groups.heartbeat_groups, context.broker.topics
+    heartbeat_groups, topics = context.services.groups.heartbeat_groups, context.services.topics
     machine = heartbeat_groups.machine(GroupType.CONSUMER)
     try:
-        check_enabled(context.broker)
+        check_enabled(context.services)
         group: ConsumerGroup = machine.group(heartbeat_groups.read(group_id), group_id)
     except ProtocolError as error:
         shown = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message

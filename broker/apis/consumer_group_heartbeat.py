@@ -45,13 +45,13 @@ def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     try:
-        check_enabled(context.broker)
-        heartbeat_groups = context.broker.groups.heartbeat_groups
+        check_enabled(context.services)
+        heartbeat_groups = context.services.groups.heartbeat_groups
         machine = heartbeat_groups.machine(GroupType.CONSUMER)
         check_topics(request.subscribed_topic_names, context)
         asked = _read(request, context)
         machine.check(asked)
-        context.broker.groups.check_room(
+        context.services.groups.check_room(
             request.group_id, request.member_id, (asked.subscribed_topics, asked.expression)
         )
         outcome = heartbeat_groups.run(
@@ -62,10 +62,10 @@ def consumer_group_heartbeat(
     return _answer(outcome) if isinstance(outcome, HeartbeatResult) else _later(outcome)
 
 
-def check_enabled(broker: Services) -> None:
+def check_enabled(services: Services) -> None:
     """Raises ProtocolError UNSUPPORTED_VERSION while consumer groups are turned off."""
-    enabled = "consumer" in broker.config.group_coordinator_rebalance_protocols
-    if not enabled or not broker.features.level(GROUP_VERSION):
+    enabled = "consumer" in services.config.group_coordinator_rebalance_protocols
+    if not enabled or not services.features.level(GROUP_VERSION):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is not enabled")
 
 

@@ -48,7 +48,7 @@ _AT_ONCE = 100
 async def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}
-    mutations = context.broker.quotas.mutations(
+    mutations = context.services.quotas.mutations(
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
     results: list[CreatePartitionsTopicResult] = []
@@ -74,7 +74,7 @@ async def _grow(
     budget: CreationBudget,
     is_allowed: bool,
 ) -> CreatePartitionsTopicResult:
-    topics = context.broker.topics
+    topics = context.services.topics
     try:
         if times > 1:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{topic.name}' is in the request twice")
@@ -88,7 +88,7 @@ async def _grow(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"{added} partitions are added, and {len(topic.assignments)} are assigned",
                 )
-            check_assignments((a.broker_ids for a in topic.assignments), context.broker.logs.node_id)
+            check_assignments((a.broker_ids for a in topic.assignments), context.services.logs.node_id)
         added = topic.count - present.partition_count
         if validate_only:
             budget.check(0, added)

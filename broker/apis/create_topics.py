@@ -60,7 +60,7 @@ _AT_ONCE = 100
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}  # in the order of the request
-    mutations = context.broker.quotas.mutations(
+    mutations = context.services.quotas.mutations(
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
     answers: list[CreatableTopicResult] = []
@@ -92,7 +92,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
 async def _create(
     topic: CreatableTopic, context: RequestContext, validate_only: bool, budget: CreationBudget, tells_settings: bool
 ) -> CreatableTopicResult:
-    topics = context.broker.topics
+    topics = context.services.topics
     try:
         if topic.name == CLUSTER_METADATA_TOPIC:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"'{topic.name}' is internal to Kafka and can't be created")
@@ -139,7 +139,7 @@ def _partitions(topic: CreatableTopic, context: RequestContext) -> int:
                 ErrorCode.INVALID_REQUEST,
                 "with an assignment by hand, the number of partitions and the replication factor are -1",
             )
-        check_assignments((a.broker_ids for a in topic.assignments), context.broker.logs.node_id)
+        check_assignments((a.broker_ids for a in topic.assignments), context.services.logs.node_id)
         indexes = sorted(assignment.partition_index for assignment in topic.assignments)
         if indexes != list(range(len(indexes))):
             raise ProtocolError(
@@ -155,7 +155,7 @@ def _partitions(topic: CreatableTopic, context: RequestContext) -> int:
             f"{factor} copies need {factor} brokers, and there is one",
         )
     if topic.num_partitions == -1:
-        return context.broker.config.num_partitions
+        return context.services.config.num_partitions
     return topic.num_partitions
 
 
@@ -178,5 +178,5 @@ def _configs(context: RequestContext, config: LogConfig, overrides: dict[str, st
             config_source=entry.source,
             is_sensitive=entry.sensitive,
         )
-        for entry in sorted(describe_topic(context.broker.config, config, overrides))
+        for entry in sorted(describe_topic(context.services.config, config, overrides))
     ]

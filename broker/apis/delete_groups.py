@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    broker = context.broker
+    services = context.services
     deletable = context.allowed(AclOperation.DELETE, ResourceType.GROUP, request.groups_names)
-    shared = set(request.groups_names).intersection(broker.groups.ids_of_type(GroupType.SHARE))
+    shared = set(request.groups_names).intersection(services.groups.ids_of_type(GroupType.SHARE))
     outcomes = {
         name: ErrorCode.GROUP_AUTHORIZATION_FAILED
         if name not in deletable
-        else _delete_shared(name, broker)
+        else _delete_shared(name, services)
         if name in shared
-        else broker.groups.delete_group(name)
+        else services.groups.delete_group(name)
         for name in dict.fromkeys(request.groups_names)
     }
     if any(inspect.isawaitable(outcome) for outcome in outcomes.values()):
@@ -47,13 +47,13 @@ def delete_groups(
     return _respond({name: code for name, code in outcomes.items() if isinstance(code, ErrorCode)})
 
 
-async def _delete_shared(name: str, broker: Services) -> ErrorCode:
+async def _delete_shared(name: str, services: Services) -> ErrorCode:
     """Delete a share group. Its delivery state goes first: a crash in between leaves a group that can be deleted again."""
     try:
-        await broker.share.get().groups.delete_state(name)
+        await services.share.get().groups.delete_state(name)
     except Exception as error:
         return error_code(error)[0]
-    outcome = broker.groups.delete_group(name)
+    outcome = services.groups.delete_group(name)
     return outcome if isinstance(outcome, ErrorCode) else await outcome
 
 

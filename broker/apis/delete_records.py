@@ -59,8 +59,8 @@ async def delete_records(request: DeleteRecordsRequest, context: RequestContext)
         for topic in request.topics
     ]
     if any(row.error_code == ErrorCode.NONE for topic in topics for row in topic.partitions):
-        broker = context.broker
-        await broker.loop.run_in_executor(broker.io_pool, broker.logs.checkpoint_log_start_offsets)
+        services = context.services
+        await services.loop.run_in_executor(services.io_pool, services.logs.checkpoint_log_start_offsets)
     return DeleteRecordsResponse(topics=topics)
 
 
@@ -80,7 +80,7 @@ async def _move_start(topic: str, index: int, offset: int, context: RequestConte
     """Returns where the log starts afterwards."""
     if topic in INTERNAL_TOPICS:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    partition = context.broker.partitions.get(topic, index)
+    partition = context.services.partitions.get(topic, index)
     if partition is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     log = partition.log

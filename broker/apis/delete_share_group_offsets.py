@@ -38,8 +38,8 @@ async def delete_share_group_offsets(
     readable = context.allowed(AclOperation.READ, ResourceType.TOPIC, asked)
     names = [name for name in asked if name in readable]
     try:
-        check_enabled(context.broker)
-        outcome = await context.broker.share.get().groups.delete_offsets(request.group_id, names)
+        check_enabled(context.services)
+        outcome = await context.services.share.get().groups.delete_offsets(request.group_id, names)
     except Exception as error:
         code, message = error_code(error)
         return DeleteShareGroupOffsetsResponse(error_code=code, error_message=message)
@@ -50,7 +50,7 @@ async def delete_share_group_offsets(
         if name not in readable
     ]
     for name, failed in outcome.items():
-        topic = context.broker.topics.get(name)
+        topic = context.services.topics.get(name)
         row = ResponseTopic(topic_name=name, topic_id=bytes(16) if topic is None else topic.topic_id.bytes)
         if failed is not None:
             row.error_code, row.error_message = failed.code, failed.message

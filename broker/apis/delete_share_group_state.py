@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 async def delete_share_group_state(
     request: DeleteShareGroupStateRequest, context: RequestContext
 ) -> DeleteShareGroupStateResponse:
-    outcome = partial(_outcome, context.broker.share.get().coordinator)
+    outcome = partial(_outcome, context.services.share.get().coordinator)
     return DeleteShareGroupStateResponse(
         results=await topic_results(request, DeleteStateResult, PartitionResult, outcome)
     )

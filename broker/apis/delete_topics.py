@@ -59,8 +59,8 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
         if context.api_version >= 6
         else [DeleteTopicState(name=name) for name in request.topic_names]
     )
-    topics = context.broker.topics
-    mutations = context.broker.quotas.mutations(
+    topics = context.services.topics
+    mutations = context.services.quotas.mutations(
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
     names = [_name(state, context) for state in states]
@@ -72,7 +72,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
         if done % _AT_ONCE == 0:
             await context.next_turn()
         error: ProtocolError | None = None
-        if not context.broker.config.delete_topic_enable:
+        if not context.services.config.delete_topic_enable:
             code = ErrorCode.TOPIC_DELETION_DISABLED if context.api_version >= 3 else ErrorCode.INVALID_REQUEST
             error = ProtocolError(code, "delete.topic.enable is false")
         elif (state.name is None) == (state.topic_id == _NO_ID):
@@ -112,7 +112,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
 def _name(state: DeleteTopicState, context: RequestContext) -> str | None:
     if state.name is not None:
         return state.name
-    topic = context.broker.topics.by_id(state.topic_id)
+    topic = context.services.topics.by_id(state.topic_id)
     return topic.name if topic is not None else None
 
 
@@ -121,15 +121,15 @@ def _refusal(name: str, *, is_named: bool, context: RequestContext) -> ProtocolE
     if is_named:
         if not context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             return error
-        if context.broker.topics.get(name) is None:
+        if context.services.topics.get(name) is None:
             return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return None if context.allows(AclOperation.DELETE, ResourceType.TOPIC, name) else error
 
 
 async def _delete(name: str, result: DeletableTopicResult, context: RequestContext, mutations: Mutations) -> None:
     try:
-        if (topic := context.broker.topics.get(name)) is not None:
+        if (topic := context.services.topics.get(name)) is not None:
             mutations.take(topic.partition_count)
-        await context.broker.topics.delete(name)
+        await context.services.topics.delete(name)
     except Exception as error:
         result.error_code, result.error_message = error_code(error)

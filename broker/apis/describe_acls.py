@@ -34,7 +34,7 @@ def acl_authorizer(context: RequestContext) -> AclAuthorizer:
     """
     from ..security.acl.authorizer import AclAuthorizer
 
-    authorizer = context.broker.authorizer
+    authorizer = context.services.authorizer
     if not isinstance(authorizer, AclAuthorizer):
         raise ProtocolError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     return authorizer

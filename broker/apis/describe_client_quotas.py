@@ -46,7 +46,7 @@ def describe_client_quotas(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
                 values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
             )
-            for entity, values in context.broker.quotas.describe(components, request.strict)
+            for entity, values in context.services.quotas.describe(components, request.strict)
         ]
     )
 

@@ -33,7 +33,7 @@ _BROKERS, _CONTROLLERS = 1, 2
     requires=(reveals(AclOperation.DESCRIBE, ResourceType.CLUSTER, "for cluster_authorized_operations"),),
 )
 def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    logs = context.broker.logs
+    logs = context.services.logs
     response = DescribeClusterResponse(cluster_id=logs.cluster_id)
     if context.api_version >= 1:
         response.endpoint_type = request.endpoint_type
@@ -49,7 +49,7 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
     host, port = context.local_address
     response.controller_id = logs.node_id
     response.brokers = [
-        DescribeClusterBroker(broker_id=logs.node_id, host=host, port=port, rack=context.broker.config.broker_rack)
+        DescribeClusterBroker(broker_id=logs.node_id, host=host, port=port, rack=context.services.config.broker_rack)
     ]
     response.cluster_authorized_operations = cluster_operations(context, request.include_cluster_authorized_operations)
     return response

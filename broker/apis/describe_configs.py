@@ -105,30 +105,30 @@ def check_allowed(operation: AclOperation, kind: int, name: str, context: Reques
 def _describe(
     resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> list[DescribeConfigsResourceResult]:
-    broker, name = context.broker, resource.resource_name
+    services, name = context.services, resource.resource_name
     names = resource.configuration_keys or None  # an empty list asks for all, as null does
     if resource.resource_type == ConfigResourceType.TOPIC:
         check_name(name)
-        topic = broker.topics.get(name)
+        topic = services.topics.get(name)
         if topic is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
-        dynamic = broker.settings
+        dynamic = services.settings
         entries = describe_topic(dynamic.static, topic.config, topic.overrides, names, dynamic.layers)
         return [_row(entry, request, context.api_version) for entry in entries]
     if resource.resource_type == ConfigResourceType.BROKER:
-        dynamic = broker.settings
+        dynamic = services.settings
         if not name:  # defaults for all brokers: only those that were set
             shared = dict(dynamic.layers[1][1])
             wanted = [key for key in shared if names is None or key in names]
             entries = describe_broker(dynamic.static, wanted, None, dynamic.layers[1:])
             return [_row(entry, request, context.api_version) for entry in entries]
-        _check_broker(name, broker.logs.node_id)
-        node_id = str(broker.logs.node_id)
+        _check_broker(name, services.logs.node_id)
+        node_id = str(services.logs.node_id)
         actual = {"node.id": node_id, "broker.id": node_id}
         entries = describe_broker(dynamic.static, names, actual, dynamic.layers)
         return [_row(entry, request, context.api_version) for entry in entries]
     if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
-        _check_broker(name, broker.logs.node_id)
+        _check_broker(name, services.logs.node_id)
         return [
             _logger_row(logger, level, context.api_version)
             for logger, level in levels()
@@ -138,12 +138,12 @@ def _describe(
         if not name:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "the resource has no name")
         if resource.resource_type == ConfigResourceType.GROUP:
-            dynamic = broker.settings
-            entries = describe_group(dynamic.static, broker.resources.own(kinds.GROUP, name), names, dynamic.layers)
+            dynamic = services.settings
+            entries = describe_group(dynamic.static, services.resources.own(kinds.GROUP, name), names, dynamic.layers)
         else:
             entries = describe_resource(
                 CLIENT_METRICS_SETTINGS,
-                broker.resources.own(kinds.CLIENT_METRICS, name),
+                services.resources.own(kinds.CLIENT_METRICS, name),
                 ConfigSource.CLIENT_METRICS_CONFIG,
                 names,
             )

@@ -53,7 +53,7 @@ def _describe(group_id: str, tells_operations: bool, context: RequestContext) ->
         return DescribedGroup(
             error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id, authorized_operations=NOT_ASKED
         )
-    group = context.broker.groups.describe_group(group_id)
+    group = context.services.groups.describe_group(group_id)
     with_messages = context.api_version >= 6
     error = group.error
     if error is ErrorCode.GROUP_ID_NOT_FOUND and not with_messages:

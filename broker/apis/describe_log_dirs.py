@@ -48,26 +48,26 @@ _Rows = dict[str, list[DescribeLogDirsPartition]]
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     if not context.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    broker, tell_disk = context.broker, context.api_version >= _FIRST_WITH_DISK_SIZE
-    cordoned = _normal(broker.config.cordoned_log_dirs)
+    services, tell_disk = context.services, context.api_version >= _FIRST_WITH_DISK_SIZE
+    cordoned = _normal(services.config.cordoned_log_dirs)
     results = [
-        await broker.loop.run_in_executor(broker.io_pool, _describe, path, topics, tell_disk, path in cordoned)
-        for path, topics in _rows(request, broker).items()
+        await services.loop.run_in_executor(services.io_pool, _describe, path, topics, tell_disk, path in cordoned)
+        for path, topics in _rows(request, services).items()
     ]
     return DescribeLogDirsResponse(results=results)
 
 
-def _rows(request: DescribeLogDirsRequest, broker: Services) -> dict[str, _Rows]:
+def _rows(request: DescribeLogDirsRequest, services: Services) -> dict[str, _Rows]:
     """Requested logs, by directory and topic."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
-    found: dict[str, _Rows] = {os.path.normpath(path): {} for path in broker.logs.directories}
-    for log in sorted(broker.logs.logs(), key=lambda log: (log.topic, log.partition)):
+    found: dict[str, _Rows] = {os.path.normpath(path): {} for path in services.logs.directories}
+    for log in sorted(services.logs.logs(), key=lambda log: (log.topic, log.partition)):
         if wanted is None or (log.topic, log.partition) in wanted:
             row = DescribeLogDirsPartition(partition_index=log.partition, partition_size=log.size)
             found[os.path.dirname(os.path.normpath(log.directory))].setdefault(log.topic, []).append(row)
-    for move in broker.logs.moves():
+    for move in services.logs.moves():
         log = move.log
         if not move.is_done and (wanted is None or (log.topic, log.partition) in wanted):
             row = DescribeLogDirsPartition(

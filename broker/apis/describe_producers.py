@@ -39,7 +39,7 @@ async def describe_producers(request: DescribeProducersRequest, context: Request
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    await _describe(context.broker, topic.name, index)
+                    await _describe(context.services, topic.name, index)
                     if topic.name in readable
                     else PartitionResponse(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     for index in topic.partition_indexes
@@ -50,12 +50,12 @@ async def describe_producers(request: DescribeProducersRequest, context: Request
     )
 
 
-async def _describe(broker: Services, topic: str, index: int) -> PartitionResponse:
-    partition = broker.partitions.get(topic, index)
+async def _describe(services: Services, topic: str, index: int) -> PartitionResponse:
+    partition = services.partitions.get(topic, index)
     if partition is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionResponse(partition_index=index, error_code=code, error_message=f"there is no {topic}-{index}")
-    producers = await broker.loop.run_in_executor(broker.io_pool, partition.log.producer_summaries)
+    producers = await services.loop.run_in_executor(services.io_pool, partition.log.producer_summaries)
     return PartitionResponse(
         partition_index=index,
         active_producers=[

@@ -58,8 +58,8 @@ def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> 
                 for topic in request.topics
             ]
         )
-    logs = context.broker.logs
-    end, now = context.broker.metadata.changes, context.broker.time.milliseconds()
+    logs = context.services.logs
+    end, now = context.services.metadata.changes, context.services.time.milliseconds()
     voter = ReplicaState(
         replica_id=logs.node_id, log_end_offset=end, last_fetch_timestamp=now, last_caught_up_timestamp=now
     )

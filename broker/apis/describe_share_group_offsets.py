@@ -57,8 +57,8 @@ def _describe(group: RequestGroup, context: RequestContext) -> ResponseGroup:
         else [(topic.topic_name, topic.partitions) for topic in group.topics if topic.topic_name in shown]
     )
     try:
-        check_enabled(context.broker)
-        rows = context.broker.share.get().groups.offsets(group.group_id, wanted)
+        check_enabled(context.services)
+        rows = context.services.share.get().groups.offsets(group.group_id, wanted)
     except ProtocolError as error:
         return ResponseGroup(group_id=group.group_id, error_code=error.code, error_message=error.message)
     asked = dict(wanted or ())

@@ -50,7 +50,7 @@ def describe_topic_partitions(
 
 
 def _steps(request: DescribeTopicPartitionsRequest, context: RequestContext) -> Steps[DescribeTopicPartitionsResponse]:
-    topics, cursor = context.broker.topics, request.cursor
+    topics, cursor = context.services.topics, request.cursor
     if cursor is not None and cursor.partition_index < 0:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {cursor.partition_index}")
     named = sorted({topic.name for topic in request.topics})
@@ -114,9 +114,9 @@ def _missing(name: str, context: RequestContext) -> DescribeTopicPartitionsRespo
 
 
 def _partition(name: str, index: int, context: RequestContext) -> DescribeTopicPartitionsResponsePartition:
-    broker = context.broker
-    node_id = broker.logs.node_id
-    log = broker.topics.log(name, index)
+    services = context.services
+    node_id = services.logs.node_id
+    log = services.topics.log(name, index)
     if log is None:
         return DescribeTopicPartitionsResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE,

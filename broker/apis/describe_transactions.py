@@ -43,7 +43,7 @@ def _describe(transactional_id: str, context: RequestContext) -> TransactionStat
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return TransactionState(transactional_id=transactional_id, error_code=code)
     try:
-        metadata = context.broker.transactions.get().describe(transactional_id)
+        metadata = context.services.transactions.get().describe(transactional_id)
     except ProtocolError as error:
         return TransactionState(transactional_id=transactional_id, error_code=error.code)
     topics: dict[str, list[int]] = {}

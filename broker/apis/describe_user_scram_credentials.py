@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    users = context.broker.users.get()
+    users = context.services.users.get()
     times = Counter(user.name for user in request.users or ())
     if not times:
         times = Counter(users.names())

@@ -49,7 +49,7 @@ def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Elec
 
 
 def _result(topic: str, partition: int, context: RequestContext) -> PartitionResult:
-    if context.broker.topics.log(topic, partition) is None:
+    if context.services.topics.log(topic, partition) is None:
         return PartitionResult(
             partition_id=partition,
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -58,5 +58,5 @@ def _result(topic: str, partition: int, context: RequestContext) -> PartitionRes
     return PartitionResult(
         partition_id=partition,
         error_code=ErrorCode.ELECTION_NOT_NEEDED,
-        error_message=f"broker {context.broker.logs.node_id} leads {topic}-{partition}, and is its only replica",
+        error_message=f"broker {context.services.logs.node_id} leads {topic}-{partition}, and is its only replica",
     )

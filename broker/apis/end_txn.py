@@ -35,7 +35,7 @@ async def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResp
     version = context.api_version
     producer = Producer(request.producer_id, request.producer_epoch)
     try:
-        following = await context.broker.transactions.get().end(
+        following = await context.services.transactions.get().end(
             request.transactional_id, producer, request.committed, VERSION_2 if version >= VERSION_2_FROM else 0
         )
     except Exception as error:

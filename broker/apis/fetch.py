@@ -50,16 +50,22 @@ if TYPE_CHECKING:
     raw=True,
 )
 def fetch(
-    broker: Services, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+    services: Services,
+    buffer: bytearray,
+    start: int,
+    end: int,
+    version: int,
+    correlation_id: int,
+    connection: Connection,
 ) -> list[Part] | Awaitable[list[Part]]:
     try:
         request = parse_fetch(buffer, start, end, version, MANY_ELEMENTS)
     except ManyElements:
         from ..produce_fetch.long_fetch import long_fetch
 
-        return long_fetch(broker, buffer, start, end, version, correlation_id, connection)
+        return long_fetch(services, buffer, start, end, version, correlation_id, connection)
     client_id, max_wait, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten = request
-    context = broker.fetch_sessions.resolve(
+    context = services.fetch_sessions.resolve(
         session_id,
         epoch,
         [
@@ -73,17 +79,17 @@ def fetch(
     if len(context.partitions) > CHUNK_UNITS:  # of a session, most of them
         from ..produce_fetch.long_fetch import fetch_in_turns
 
-        asker = RequestContext(broker, connection, ApiKey.FETCH, version, correlation_id, client_id)
+        asker = RequestContext(services, connection, ApiKey.FETCH, version, correlation_id, client_id)
         return fetch_in_turns(asker, context, isolation, max_bytes, max_wait, min_bytes)
     denied: Container[str | bytes] = ()
-    if broker.authorizer is not None:
-        asker = RequestContext(broker, connection, ApiKey.FETCH, version, correlation_id, client_id)
+    if services.authorizer is not None:
+        asker = RequestContext(services, connection, ApiKey.FETCH, version, correlation_id, client_id)
         denied = denied_topics(asker, context.partitions)
-    most = most_bytes(broker, max_bytes, client_id, connection)
+    most = most_bytes(services, max_bytes, client_id, connection)
     min_bytes = min(min_bytes, most)
     if version < FIRST_OF_ALL_FORMATS:
         from ..produce_fetch.legacy_fetch import OldFetchJob
 
-        old = OldFetchJob(broker, context, version, correlation_id, isolation, most, denied)
+        old = OldFetchJob(services, context, version, correlation_id, isolation, most, denied)
         return old.answer(max_wait, min_bytes, connection.client)
-    return FetchJob(broker, context, version, correlation_id, isolation, most, denied).run(max_wait, min_bytes)
+    return FetchJob(services, context, version, correlation_id, isolation, most, denied).run(max_wait, min_bytes)

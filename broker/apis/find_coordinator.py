@@ -56,7 +56,7 @@ def find_coordinator(
     if len(request.coordinator_keys) > CHUNK_UNITS:
         return _in_pieces(request, context)
     guard = _GUARDS.get(request.key_type)
-    if context.broker.authorizer is None or guard is None:
+    if context.services.authorizer is None or guard is None:
         return _find(request, context)
     if guard is ResourceType.CLUSTER:
         if context.allows(AclOperation.CLUSTER_ACTION, guard, CLUSTER_NAME):
@@ -102,19 +102,19 @@ def _find(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Look up coordinators for the keys that the client may use. A request without keys creates no coordinator."""
-    broker = context.broker
+    services = context.services
     if context.api_version >= _FIRST_WITH_KEYS and not request.coordinator_keys:
         return _answer(request, context, ErrorCode.NONE, None)
-    if request.key_type == GROUP and not broker.groups.is_open:
-        return _make_topic(broker.groups, request, context)
+    if request.key_type == GROUP and not services.groups.is_open:
+        return _make_topic(services.groups, request, context)
     if (
         _is_for_share_groups(request, context)
-        and not broker.share.get().coordinator.is_open
+        and not services.share.get().coordinator.is_open
         and any(map(_is_share_key, request.coordinator_keys))
     ):
-        return _make_topic(broker.share.get().coordinator, request, context)
-    if request.key_type == TRANSACTION and not broker.transactions.get().is_open:
-        return _make_topic(broker.transactions.get(), request, context)
+        return _make_topic(services.share.get().coordinator, request, context)
+    if request.key_type == TRANSACTION and not services.transactions.get().is_open:
+        return _make_topic(services.transactions.get(), request, context)
     return _answer(request, context, ErrorCode.NONE, None)
 
 
@@ -138,7 +138,7 @@ def _answer(
     elif request.key_type not in (GROUP, TRANSACTION, SHARE):
         code, message = ErrorCode.INVALID_REQUEST, f"there is no key type {request.key_type}"
     found = code is ErrorCode.NONE
-    node_id = context.broker.logs.node_id if found else -1
+    node_id = context.services.logs.node_id if found else -1
     host, port = context.local_address if found else ("", -1)
     if context.api_version >= _FIRST_WITH_KEYS:
         return FindCoordinatorResponse(
@@ -157,7 +157,7 @@ def _answer(
 def _is_for_share_groups(request: FindCoordinatorRequest, context: RequestContext) -> bool:
     if request.key_type != SHARE or context.api_version < SHARE_FROM:
         return False
-    return context.broker.features.level(SHARE_VERSION) > 0
+    return context.services.features.level(SHARE_VERSION) > 0
 
 
 def _is_share_key(key: str) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def get_telemetry_subscriptions(
     request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
-    telemetry = context.broker.telemetry
+    telemetry = context.services.telemetry
     try:
         instance_id, subscription = telemetry.subscribe(
             request.client_instance_id, attributes(context), lambda: uuid.uuid4().bytes

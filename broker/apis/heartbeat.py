@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     requires=(requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
 )
 def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    code = context.broker.groups.heartbeat(
+    code = context.services.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
     return HeartbeatResponse(error_code=code)

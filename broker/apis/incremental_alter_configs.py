@@ -87,7 +87,7 @@ async def incremental_alter_configs(
 async def _alter(
     resource: AlterConfigsResource, context: RequestContext, validate_only: bool, times: int
 ) -> AlterConfigsResourceResponse:
-    topics, config, dynamic = context.broker.topics, context.broker.config, context.broker.settings
+    topics, config, dynamic = context.services.topics, context.services.config, context.services.settings
     result = AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
 
     def change(topic: Topic) -> Mapping[str, str]:
@@ -192,7 +192,7 @@ async def alter_broker(
     validate_only: bool,
 ) -> None:
     """Changes settings of this broker, or those that brokers share, or only says whether that could be."""
-    dynamic = context.broker.settings
+    dynamic = context.services.settings
     dynamic.check_node(node)
     if validate_only:
         dynamic.check(node, change)
@@ -208,7 +208,7 @@ async def alter_resource(
     validate_only: bool,
 ) -> None:
     """Changes settings of a group or a subscription, or only says whether that could be."""
-    resources = context.broker.resources
+    resources = context.services.resources
     if validate_only:
         resources.check(kind, name, change)
     else:
@@ -216,7 +216,7 @@ async def alter_resource(
 
 
 def _alter_loggers(resource: AlterConfigsResource, context: RequestContext, validate_only: bool) -> None:
-    context.broker.settings.check_node(resource.resource_name)
+    context.services.settings.check_node(resource.resource_name)
     for item in resource.configs:
         if item.config_operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "a logger's level can only be set or taken away")

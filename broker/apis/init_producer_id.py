@@ -45,7 +45,7 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
         if (code := _refusal(request.transactional_id, context)) is not None:
             return InitProducerIdResponse(error_code=code, producer_epoch=_NO_EPOCH)
         if request.transactional_id is None:
-            return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next(), producer_epoch=0)
+            return InitProducerIdResponse(producer_id=await context.services.producer_ids.next(), producer_epoch=0)
         return await _transactional(request, request.transactional_id, context)
     except Exception as error:
         code, _ = error_code(error)
@@ -75,7 +75,7 @@ async def _transactional(
     said = Producer(request.producer_id, request.producer_epoch)
     if said != _NO_PRODUCER and min(said) < 0:
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=_NO_EPOCH)
-    producer = await context.broker.transactions.get().init_producer_id(
+    producer = await context.services.transactions.get().init_producer_id(
         transactional_id, request.transaction_timeout_ms, None if said == _NO_PRODUCER else said
     )
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)

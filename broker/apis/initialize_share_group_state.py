@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 async def initialize_share_group_state(
     request: InitializeShareGroupStateRequest, context: RequestContext
 ) -> InitializeShareGroupStateResponse:
-    outcome = partial(_outcome, context.broker.share.get().coordinator)
+    outcome = partial(_outcome, context.services.share.get().coordinator)
     return InitializeShareGroupStateResponse(
         results=await topic_results(request, InitializeStateResult, PartitionResult, outcome)
     )

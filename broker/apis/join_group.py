@@ -35,7 +35,7 @@ def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupR
     # As in Kafka, where a protocol's name is its key: of two by one name the first counts.
     protocols = {protocol.name: protocol.metadata for protocol in reversed(request.protocols)}
     names = dict.fromkeys(protocol.name for protocol in request.protocols)
-    outcome = context.broker.groups.join(
+    outcome = context.services.groups.join(
         JoinRequest(
             request.group_id,
             request.member_id,

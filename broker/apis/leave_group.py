@@ -33,7 +33,7 @@ def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGro
         if single
         else [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members]
     )
-    code, left = context.broker.groups.leave(request.group_id, members)
+    code, left = context.services.groups.leave(request.group_id, members)
     if single:
         return LeaveGroupResponse(error_code=left[0].error if left else code)
     return LeaveGroupResponse(

@@ -34,16 +34,16 @@ _ALL = tuple(ConfigResourceType)
     requires=(requires_cluster(AclOperation.DESCRIBE_CONFIGS),),
 )
 def list_config_resources(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
-    broker = context.broker
+    services = context.services
     wanted = set(request.resource_types or _ALL) if context.api_version >= 1 else {ConfigResourceType.CLIENT_METRICS}
     if not wanted <= set(_ALL):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     names = {
-        ConfigResourceType.TOPIC: lambda: [topic.name for topic in broker.topics.all()],
-        ConfigResourceType.BROKER: lambda: [str(broker.logs.node_id)],
-        ConfigResourceType.BROKER_LOGGER: lambda: [str(broker.logs.node_id)],
-        ConfigResourceType.CLIENT_METRICS: lambda: broker.resources.names(kinds.CLIENT_METRICS),
-        ConfigResourceType.GROUP: lambda: broker.resources.names(kinds.GROUP),
+        ConfigResourceType.TOPIC: lambda: [topic.name for topic in services.topics.all()],
+        ConfigResourceType.BROKER: lambda: [str(services.logs.node_id)],
+        ConfigResourceType.BROKER_LOGGER: lambda: [str(services.logs.node_id)],
+        ConfigResourceType.CLIENT_METRICS: lambda: services.resources.names(kinds.CLIENT_METRICS),
+        ConfigResourceType.GROUP: lambda: services.resources.names(kinds.GROUP),
     }
     return ListConfigResourcesResponse(
         config_resources=[

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     try:
-        groups = context.broker.groups.list_groups(request.states_filter, request.types_filter)
+        groups = context.services.groups.list_groups(request.states_filter, request.types_filter)
     except ProtocolError as error:
         return ListGroupsResponse(error_code=error.code)
     sees_all = context.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True)

@@ -89,8 +89,8 @@ def _failed(part: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartition
 async def _look_up(
     context: RequestContext, topic: str, part: ListOffsetsPartition, isolation: int
 ) -> ListOffsetsPartitionResponse:
-    broker = context.broker
-    partition = broker.partitions.get(topic, part.partition_index)
+    services = context.services
+    partition = services.partitions.get(topic, part.partition_index)
     if partition is None:
         return _failed(part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     log = partition.log
@@ -116,7 +116,7 @@ async def _look_up(
             return log.lookup_by_timestamp(wanted, limit_offset=limit)
 
         try:
-            found = await broker.loop.run_in_executor(broker.io_pool, look)
+            found = await services.loop.run_in_executor(services.io_pool, look)
         except Exception as error:
             return _failed(part, error_code(error)[0])
         if found is not None:
@@ -132,13 +132,13 @@ async def _look_up(
 async def _look_up_segments(
     context: RequestContext, topic: str, part: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
-    broker = context.broker
-    partition = broker.partitions.get(topic, part.partition_index)
+    services = context.services
+    partition = services.partitions.get(topic, part.partition_index)
     if partition is None:
         return _failed(part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    log, wanted, now = partition.log, part.timestamp, broker.time.milliseconds()
+    log, wanted, now = partition.log, part.timestamp, services.time.milliseconds()
     try:
-        offsets = await broker.loop.run_in_executor(broker.io_pool, lambda: segment_offsets(log, wanted, now))
+        offsets = await services.loop.run_in_executor(services.io_pool, lambda: segment_offsets(log, wanted, now))
     except Exception as error:
         return _failed(part, error_code(error)[0])
     row = ListOffsetsPartitionResponse(partition_index=part.partition_index)

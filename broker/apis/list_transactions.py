@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     known = {state.label for state in states.TransactionState}
     try:
-        found = context.broker.transactions.get().list_transactions(
+        found = context.services.transactions.get().list_transactions(
             TransactionFilter(
                 request.state_filters,
                 frozenset(request.producer_id_filters),

@@ -64,16 +64,16 @@ _MADE_AT_ONCE = 50
     many_names=True,
 )
 def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
-    broker = context.broker
+    services = context.services
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        topics = broker.topics.all()
+        topics = services.topics.all()
         shown = context.allowed(
             AclOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in topics), quietly=True
         )
         return run_in_chunks(_all(request, context, [topic for topic in topics if topic.name in shown]), context)
-    may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+    may_create = request.allow_auto_topic_creation and services.config.auto_create_topics_enable
     if may_create and any(
-        item.name is not None and item.topic_id == _NO_ID and broker.topics.get(item.name) is None
+        item.name is not None and item.topic_id == _NO_ID and services.topics.get(item.name) is None
         for item in request.topics
     ):
         return _create_and_answer(request, context, request.topics)
@@ -105,7 +105,7 @@ def _named(
 async def _create_and_answer(
     request: MetadataRequest, context: RequestContext, wanted: Sequence[MetadataRequestTopic]
 ) -> MetadataResponse:
-    mutations = context.broker.quotas.mutations(context.client_id, context.user, strict=True)
+    mutations = context.services.quotas.mutations(context.client_id, context.user, strict=True)
     rows: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}
     with CreationBudget(context, mutations) as budget:
         for first in range(0, len(wanted), _MADE_AT_ONCE):
@@ -123,7 +123,7 @@ async def _create_and_answer(
 async def _look_up_or_create(
     item: MetadataRequestTopic, request: MetadataRequest, context: RequestContext, budget: CreationBudget
 ) -> MetadataResponseTopic:
-    name, topics = item.name, context.broker.topics
+    name, topics = item.name, context.services.topics
     if item.topic_id == _NO_ID and name is not None and _may_describe(context, name):
         if topics.get(name) is None and not _may_create(context, name):
             return _failed(item, ErrorCode.TOPIC_AUTHORIZATION_FAILED, request, context)
@@ -148,7 +148,7 @@ def _may_create(context: RequestContext, name: str) -> bool:
 
 
 def _look_up(item: MetadataRequestTopic, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
-    topics, name, has_id = context.broker.topics, item.name, item.topic_id != _NO_ID
+    topics, name, has_id = context.services.topics, item.name, item.topic_id != _NO_ID
     if has_id and context.api_version >= _FIRST_WITH_IDS:
         topic = topics.by_id(item.topic_id)
         # An id is no secret, as in Kafka; the name that belongs to it is.
@@ -199,9 +199,9 @@ def _topic(topic: Topic, request: MetadataRequest, context: RequestContext) -> M
 
 
 def _partition(name: str, index: int, context: RequestContext) -> MetadataResponsePartition:
-    broker = context.broker
-    node_id = broker.logs.node_id
-    log = broker.topics.log(name, index)
+    services = context.services
+    node_id = services.logs.node_id
+    log = services.topics.log(name, index)
     if log is None:
         return MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE,
@@ -223,14 +223,16 @@ def _partition(name: str, index: int, context: RequestContext) -> MetadataRespon
 def _response(
     request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    broker = context.broker
+    services = context.services
     host, port = context.local_address
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=broker.logs.node_id, host=host, port=port, rack=broker.config.broker_rack)
+            MetadataResponseBroker(
+                node_id=services.logs.node_id, host=host, port=port, rack=services.config.broker_rack
+            )
         ],
-        cluster_id=broker.logs.cluster_id,
-        controller_id=broker.logs.node_id,
+        cluster_id=services.logs.cluster_id,
+        controller_id=services.logs.node_id,
         topics=topics,
         cluster_authorized_operations=cluster_operations(context, request.include_cluster_authorized_operations),
     )

@@ -64,7 +64,7 @@ def _commit(
     response, offsets, places = checked
     if not offsets:
         return response
-    if context.api_version == 0 and not context.broker.groups.is_open:
+    if context.api_version == 0 and not context.services.groups.is_open:
         return _make_topic(request, context, checked)
     commit = CommitRequest(
         request.group_id,
@@ -77,7 +77,7 @@ def _commit(
         context.api_version,
     )
     try:
-        outcome = context.broker.groups.commit_offsets(commit)
+        outcome = context.services.groups.commit_offsets(commit)
     except ProtocolError as error:
         return _fill(response, places, [error.code] * len(places))
     if isinstance(outcome, list):
@@ -87,7 +87,7 @@ def _commit(
 
 async def _make_topic(request: OffsetCommitRequest, context: RequestContext, checked: _Checked) -> OffsetCommitResponse:
     """Nobody who kept offsets in ZooKeeper has looked for a coordinator, which would have made the topic."""
-    await context.broker.groups.ensure_topic()
+    await context.services.groups.ensure_topic()
     answer = _commit(request, context, checked)
     return answer if isinstance(answer, OffsetCommitResponse) else await answer
 
@@ -95,7 +95,7 @@ async def _make_topic(request: OffsetCommitRequest, context: RequestContext, che
 def _check(request: OffsetCommitRequest, context: RequestContext) -> Steps[_Checked]:
     """The answer as far as it is known, the offsets to commit, and for each of these its place in the answer."""
     by_id = context.api_version >= 10
-    table = context.broker.partitions
+    table = context.services.partitions
     topics: list[OffsetCommitResponseTopic] = []
     offsets: list[OffsetToCommit] = []
     places: list[OffsetCommitResponsePartition] = []

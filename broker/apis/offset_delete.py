@@ -44,12 +44,12 @@ def offset_delete(
             key = topic.name, each.partition_index
             if not may_read:
                 codes[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif context.broker.partitions.get(*key) is None:
+            elif context.services.partitions.get(*key) is None:
                 codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 there.append(key)
     try:
-        outcome = context.broker.groups.delete_offsets(request.group_id, there)
+        outcome = context.services.groups.delete_offsets(request.group_id, there)
     except ProtocolError as error:
         return OffsetDeleteResponse(error_code=error.code)
     if inspect.isawaitable(outcome):

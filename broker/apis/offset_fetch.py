@@ -57,7 +57,7 @@ def offset_fetch(
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     if sum(_units(group) for group in request.groups) > CHUNK_UNITS:
         return _in_pieces(request, context)
-    groups = context.broker.groups
+    groups = context.services.groups
     plans = _plans(request, context)
     if context.api_version == 0 and not groups.is_open and not plans[0].is_refused:
         # As in ZooKeeper there is nothing yet, and no error in that.
@@ -201,7 +201,7 @@ def _by_id(topics: Sequence[OffsetFetchRequestTopics] | None, context: RequestCo
     """Topics with a known id."""
     if topics is None:
         return None
-    named = ((context.broker.partitions.name_of(topic.topic_id), topic) for topic in topics)
+    named = ((context.services.partitions.name_of(topic.topic_id), topic) for topic in topics)
     return [TopicToFetch(name, topic.partition_indexes, topic.topic_id) for name, topic in named if name is not None]
 
 
@@ -243,7 +243,7 @@ def _with_ids(
 
 def _id_of(topic: str, offsets: list[FetchedOffset], context: RequestContext) -> bytes | None:
     for offset in offsets:
-        partition = context.broker.partitions.get(topic, offset.partition)
+        partition = context.services.partitions.get(topic, offset.partition)
         if partition is not None:
             return None if partition.log.topic_id is None else partition.log.topic_id.bytes
     return None

@@ -66,7 +66,7 @@ def _steps(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Ste
 
 def _look_up(topic: str, part: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     row = EpochEndOffset(partition=part.partition)
-    partition = context.broker.partitions.get(topic, part.partition)
+    partition = context.services.partitions.get(topic, part.partition)
     if partition is None:
         row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return row

@@ -50,26 +50,32 @@ if TYPE_CHECKING:
     raw=True,
 )
 def produce(
-    broker: Services, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+    services: Services,
+    buffer: bytearray,
+    start: int,
+    end: int,
+    version: int,
+    correlation_id: int,
+    connection: Connection,
 ) -> Answer:
     try:
         request = parse_produce(buffer, start, end, version, MANY_ELEMENTS)
     except ManyElements:
         from ..produce_fetch.long_produce import long_produce
 
-        return long_produce(broker, buffer, start, end, version, correlation_id, connection)
+        return long_produce(services, buffer, start, end, version, correlation_id, connection)
     client_id, transactional_id, acks, _timeout, topics = request
     ids: list[bytes] | None = None
     if version >= FIRST_WITH_IDS:
         ids = [topic_id for topic_id, _ in topics]
-        topics = [(broker.partitions.name_of(topic_id) or UNKNOWN, partitions) for topic_id, partitions in topics]
+        topics = [(services.partitions.name_of(topic_id) or UNKNOWN, partitions) for topic_id, partitions in topics]
     denied: Denied = None
-    if broker.authorizer is not None:
-        context = RequestContext(broker, connection, ApiKey.PRODUCE, version, correlation_id, client_id)
+    if services.authorizer is not None:
+        context = RequestContext(services, connection, ApiKey.PRODUCE, version, correlation_id, client_id)
         denied = denied_topics(context, transactional_id, topics)
     job = ProduceJob(
-        broker.partitions,
-        broker.counters,
+        services.partitions,
+        services.counters,
         version,
         correlation_id,
         client_id,
@@ -84,7 +90,7 @@ def produce(
 
     # Partitions that may not be written are not added to the transaction either.
     open_topics = topics if denied is None else [topic for topic in topics if topic[0] not in denied]
-    admission = admit(broker, buffer, open_topics, version, transactional_id)
+    admission = admit(services, buffer, open_topics, version, transactional_id)
     if admission.wait is None:
         job.append(buffer, topics, ids, denied, admission.refused)
         return job.answer()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @api(ApiKey.PUSH_TELEMETRY, (0, 0), PushTelemetryRequest, requires=())
 async def push_telemetry(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
-    broker = context.broker
-    telemetry, metrics, codec = broker.telemetry, request.metrics, request.compression_type
+    services = context.services
+    telemetry, metrics, codec = services.telemetry, request.metrics, request.compression_type
     try:
         telemetry.push(
             request.client_instance_id,
@@ -37,8 +37,8 @@ async def push_telemetry(request: PushTelemetryRequest, context: RequestContext)
         return PushTelemetryResponse(error_code=error.code)
     if codec and metrics:
         try:
-            await broker.loop.run_in_executor(
-                broker.io_pool, decompress, codec, metrics, MOST_GROWTH * telemetry.max_bytes
+            await services.loop.run_in_executor(
+                services.io_pool, decompress, codec, metrics, MOST_GROWTH * telemetry.max_bytes
             )
         except RecordError:
             telemetry.refused()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 async def read_share_group_state(
     request: ReadShareGroupStateRequest, context: RequestContext
 ) -> ReadShareGroupStateResponse:
-    outcome = partial(_outcome, context.broker.share.get().coordinator)
+    outcome = partial(_outcome, context.services.share.get().coordinator)
     return ReadShareGroupStateResponse(results=await topic_results(request, ReadStateResult, PartitionResult, outcome))
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 async def read_share_group_state_summary(
     request: ReadShareGroupStateSummaryRequest, context: RequestContext
 ) -> ReadShareGroupStateSummaryResponse:
-    outcome = partial(_outcome, context.broker.share.get().coordinator)
+    outcome = partial(_outcome, context.services.share.get().coordinator)
     return ReadShareGroupStateSummaryResponse(
         results=await topic_results(request, ReadStateSummaryResult, PartitionResult, outcome)
     )

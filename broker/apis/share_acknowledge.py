@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     ),
 )
 async def share_acknowledge(request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:
-    broker = context.broker
+    services = context.services
     try:
-        if broker.features.level(SHARE_VERSION) < 1:
+        if services.features.level(SHARE_VERSION) < 1:
             raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "share.version is 0")
         key = check_member(request.group_id, request.member_id)
-        shares = broker.share.get()
+        shares = services.share.get()
         shares.sessions.checked(key, request.share_session_epoch)
     except Refused as error:
         return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error))
@@ -54,7 +54,7 @@ async def share_acknowledge(request: ShareAcknowledgeRequest, context: RequestCo
         return ShareAcknowledgeResponse(error_code=error.code, error_message=str(error))
     outcomes = acknowledge(
         shares,
-        broker.partitions,
+        services.partitions,
         key,
         [
             (TopicIdPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches)

@@ -46,7 +46,13 @@ if TYPE_CHECKING:
     raw=True,
 )
 def share_fetch(
-    broker: Services, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+    services: Services,
+    buffer: bytearray,
+    start: int,
+    end: int,
+    version: int,
+    correlation_id: int,
+    connection: Connection,
 ) -> Awaitable[list[Part]]:
     frame = bytes(memoryview(buffer)[start:end])  # the buffer is used again while this waits
     try:
@@ -54,53 +60,53 @@ def share_fetch(
         request, _ = decode(ShareFetchRequest, version, frame, body)
     except ProtocolError as error:
         raise ConnectionAborted(f"malformed SHARE_FETCH v{version}: {error}") from None
-    return _answer(broker, request, version, correlation_id, header.client_id, connection)
+    return _answer(services, request, version, correlation_id, header.client_id, connection)
 
 
 async def _answer(
-    broker: Services,
+    services: Services,
     request: ShareFetchRequest,
     version: int,
     correlation_id: int,
     client_id: str | None,
     connection: Connection,
 ) -> list[Part]:
-    context = RequestContext(broker, connection, ApiKey.SHARE_FETCH, version, correlation_id, client_id)
+    context = RequestContext(services, connection, ApiKey.SHARE_FETCH, version, correlation_id, client_id)
     if request.group_id is not None and not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        return _failed(broker, version, correlation_id, code, code.text)
+        return _failed(services, version, correlation_id, code, code.text)
     readable = cache(lambda name: context.allows(AclOperation.READ, ResourceType.TOPIC, name))
     try:
-        if broker.features.level(SHARE_VERSION) < 1:
+        if services.features.level(SHARE_VERSION) < 1:
             raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "share.version is 0")
         key = check_member(request.group_id, request.member_id)
         if version >= RENEW_FROM and request.is_renew_ack:
             _check_renewal(request)
-        most = min(request.max_bytes, broker.fetch_max_bytes)
-        if broker.quotas.active:
-            most = min(most, broker.quotas.most_fetched(client_id))
-        job = ShareFetchJob(broker.share.get(), key, request, version, most, readable)
+        most = min(request.max_bytes, services.fetch_max_bytes)
+        if services.quotas.active:
+            most = min(most, services.quotas.most_fetched(client_id))
+        job = ShareFetchJob(services.share.get(), key, request, version, most, readable)
         try:
             topics = await job.run(connection)
         finally:
-            broker.counters.fetched_bytes += job.fetched_bytes
+            services.counters.fetched_bytes += job.fetched_bytes
     except Refused as error:
-        return _failed(broker, version, correlation_id, ErrorCode.INVALID_REQUEST, str(error))
+        return _failed(services, version, correlation_id, ErrorCode.INVALID_REQUEST, str(error))
     except Exception as error:
         code, message = error_code(error)
         if code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            await broker.purgatory.wait((), request.max_wait_ms, lambda last: True if last else None)
-        return _failed(broker, version, correlation_id, code, message)
+            await services.purgatory.wait((), request.max_wait_ms, lambda last: True if last else None)
+        return _failed(services, version, correlation_id, code, message)
     for rows in topics.values():
         for row in rows:
             for code in {row.error, row.acknowledge_error} - {ErrorCode.NONE}:
-                broker.counters.errors[ApiKey.SHARE_FETCH, code] += 1
-    lock_ms = broker.share.get().settings.limits(key.group).lock_ms
+                services.counters.errors[ApiKey.SHARE_FETCH, code] += 1
+    lock_ms = services.share.get().settings.limits(key.group).lock_ms
     return share_fetch_frame(version, correlation_id, ErrorCode.NONE, None, lock_ms, topics)
 
 
-def _failed(broker: Services, version: int, correlation_id: int, code: ErrorCode, message: str) -> list[Part]:
-    broker.counters.errors[ApiKey.SHARE_FETCH, code] += 1
+def _failed(services: Services, version: int, correlation_id: int, code: ErrorCode, message: str) -> list[Part]:
+    services.counters.errors[ApiKey.SHARE_FETCH, code] += 1
     return share_fetch_frame(version, correlation_id, code, message, 0, {})
 
 

@@ -49,12 +49,12 @@ def _describe(group_id: str, tells_operations: bool, context: RequestContext) ->
     if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
-        check_enabled(context.broker)
-        group = context.broker.share.get().groups.describe(group_id)
+        check_enabled(context.services)
+        group = context.services.share.get().groups.describe(group_id)
     except ProtocolError as error:
         shown = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=shown)
-    members = [_member(member, context.broker.topics) for member in group.members.values()]
+    members = [_member(member, context.services.topics) for member in group.members.values()]
     if not may_describe_all(
         context, (row.topic_name for described in members for row in described.assignment.topic_partitions)
     ):

@@ -41,11 +41,11 @@ async def share_group_heartbeat(
     request: ShareGroupHeartbeatRequest, context: RequestContext
 ) -> ShareGroupHeartbeatResponse:
     try:
-        check_enabled(context.broker)
+        check_enabled(context.services)
         _check(request)
         names = request.subscribed_topic_names
         check_topics(names, context)
-        context.broker.groups.check_room(request.group_id, request.member_id, names)
+        context.services.groups.check_room(request.group_id, request.member_id, names)
         asked = ShareHeartbeat(
             request.group_id,
             request.member_id,
@@ -55,16 +55,16 @@ async def share_group_heartbeat(
             context.client_id or "",
             context.client_host,
         )
-        result = await context.broker.share.get().groups.heartbeat(asked)
+        result = await context.services.share.get().groups.heartbeat(asked)
     except Exception as error:
         code, message = error_code(error)
         return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
     return _answer(result)
 
 
-def check_enabled(broker: Services) -> None:
+def check_enabled(services: Services) -> None:
     """Raises ProtocolError UNSUPPORTED_VERSION while share groups are turned off."""
-    if not broker.features.level(SHARE_VERSION):
+    if not services.features.level(SHARE_VERSION):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "share.version is 0: there are no share groups")
 
 

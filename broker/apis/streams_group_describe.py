@@ -57,10 +57,10 @@ def _one(group_id: str, tells_operations: bool, context: RequestContext) -> Desc
     if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return DescribedStreamsGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
-        check_streams_enabled(context.broker)
+        check_streams_enabled(context.services)
         if not group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
-        group = context.broker.groups.heartbeat_groups.read(group_id)
+        group = context.services.groups.heartbeat_groups.read(group_id)
         if not isinstance(group, StreamsGroup):
             why = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
             raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)

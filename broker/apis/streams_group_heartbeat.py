@@ -50,12 +50,12 @@ _SHOWN_ERRORS = 3
 def streams_group_heartbeat(
     request: StreamsGroupHeartbeatRequest, context: RequestContext
 ) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
-    heartbeat_groups = context.broker.groups.heartbeat_groups
+    heartbeat_groups = context.services.groups.heartbeat_groups
     try:
-        check_streams_enabled(context.broker)
+        check_streams_enabled(context.services)
         read = read_heartbeat(request, context.client_id or "", context.client_host)
         said = read.topology, read.client_tags, read.process_id
-        context.broker.groups.check_room(request.group_id, request.member_id, said)
+        context.services.groups.check_room(request.group_id, request.member_id, said)
         if read.topology is not None:
             sinks = (name for each in read.topology.subtopologies for name in each.sink_topics)
             check_topics({*read.topology.required_topics(), *sinks}, context)
@@ -67,10 +67,10 @@ def streams_group_heartbeat(
     return _run(read, "", context)
 
 
-def check_streams_enabled(broker: Services) -> None:
+def check_streams_enabled(services: Services) -> None:
     """Raise ProtocolError UNSUPPORTED_VERSION unless streams groups are enabled."""
-    enabled = GroupType.STREAMS in broker.config.group_coordinator_rebalance_protocols
-    if not enabled or broker.features.level(STREAMS_VERSION) < 1:
+    enabled = GroupType.STREAMS in services.config.group_coordinator_rebalance_protocols
+    if not enabled or services.features.level(STREAMS_VERSION) < 1:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "streams groups are switched off here")
 
 
@@ -84,7 +84,7 @@ async def _make_and_answer(
 
 async def _make(topics: Sequence[InternalTopic], context: RequestContext) -> str:
     """Makes them; says in words what failed."""
-    mutations = context.broker.quotas.mutations(context.client_id, context.user, strict=False)
+    mutations = context.services.quotas.mutations(context.client_id, context.user, strict=False)
     makeable: Container[str] = EVERY_NAME
     if not context.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
         makeable = context.allowed(AclOperation.CREATE, ResourceType.TOPIC, (topic.name for topic in topics))
@@ -100,12 +100,12 @@ async def _make(topics: Sequence[InternalTopic], context: RequestContext) -> str
                     ErrorCode.INVALID_REPLICATION_FACTOR,
                     f"{topic.replication_factor} copies need {topic.replication_factor} brokers, and there is one",
                 )
-            context.broker.topics.check_new(topic.name, topic.partitions, dict(topic.configs))
+            context.services.topics.check_new(topic.name, topic.partitions, dict(topic.configs))
             claim = budget.take(1, topic.partitions)
         except Exception as error:
             _tell(errors, topic.name, error)
         else:
-            made = context.broker.topics.create(topic.name, topic.partitions, dict(topic.configs), claim)
+            made = context.services.topics.create(topic.name, topic.partitions, dict(topic.configs), claim)
             making.append((topic.name, made))
     results = await asyncio.gather(*(made for _, made in making), return_exceptions=True)
     for (name, _), result in zip(making, results, strict=True):
@@ -126,7 +126,7 @@ def _tell(errors: list[str], topic: str, error: Exception) -> None:
 def _run(
     read: StreamsHeartbeat, failed: str, context: RequestContext
 ) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
-    heartbeat_groups = context.broker.groups.heartbeat_groups
+    heartbeat_groups = context.services.groups.heartbeat_groups
     machine = heartbeat_groups.machine(GroupType.STREAMS)
     try:
         outcome = heartbeat_groups.run(

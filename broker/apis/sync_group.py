@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    outcome = context.broker.groups.sync(
+    outcome = context.services.groups.sync(
         SyncRequest(
             request.group_id,
             request.generation_id,

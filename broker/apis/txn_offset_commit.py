@@ -47,7 +47,7 @@ ADDS_PARTITIONS_FROM = 5
     many_names=True,
 )
 async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    broker = context.broker
+    services = context.services
     codes: dict[TopicPartition, ErrorCode] = {}
     offsets: list[OffsetToCommit] = []
     for topic in request.topics:
@@ -56,7 +56,7 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCon
             if not may_read:
                 codes[TopicPartition(topic.name, each.partition_index)] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 continue
-            partition = broker.partitions.get(topic.name, each.partition_index)
+            partition = services.partitions.get(topic.name, each.partition_index)
             if partition is None:
                 codes[TopicPartition(topic.name, each.partition_index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -74,7 +74,7 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCon
     places = [TopicPartition(offset.topic, offset.partition) for offset in offsets]
     if offsets:
         try:
-            codes.update(zip(places, await _commit(broker, request, offsets, context.api_version), strict=True))
+            codes.update(zip(places, await _commit(services, request, offsets, context.api_version), strict=True))
         except Exception as error:
             codes.update(dict.fromkeys(places, _code(error, context.api_version)))
     return TxnOffsetCommitResponse(
@@ -95,22 +95,22 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCon
 
 
 async def _commit(
-    broker: Services, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], version: int
+    services: Services, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], version: int
 ) -> list[ErrorCode]:
     producer = Producer(request.producer_id, request.producer_epoch)
-    partition = broker.groups.partition_of(request.group_id)
+    partition = services.groups.partition_of(request.group_id)
     if not request.transactional_id:
         raise ProtocolError(ErrorCode.INVALID_REQUEST)
     if version >= ADDS_PARTITIONS_FROM:
-        wait = broker.transactions.get().add_partitions(request.transactional_id, producer, {partition}, VERSION_2)
+        wait = services.transactions.get().add_partitions(request.transactional_id, producer, {partition}, VERSION_2)
         if wait is not None:
             await asyncio.shield(wait)
-    elif broker.config.transaction_partition_verification_enable:
-        broker.transactions.get().verify(request.transactional_id, producer, partition)
+    elif services.config.transaction_partition_verification_enable:
+        services.transactions.get().verify(request.transactional_id, producer, partition)
     commit = CommitRequest(
         request.group_id, offsets, request.member_id, request.group_instance_id, request.generation_id
     )
-    outcome = broker.groups.commit_in_transaction(TxnCommitRequest(commit, *producer))
+    outcome = services.groups.commit_in_transaction(TxnCommitRequest(commit, *producer))
     return outcome if isinstance(outcome, list) else await outcome
 
 

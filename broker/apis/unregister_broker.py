@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     requires=(requires_cluster(AclOperation.ALTER),),
 )
 def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
-    if request.broker_id != context.broker.logs.node_id:
+    if request.broker_id != context.services.logs.node_id:
         return UnregisterBrokerResponse(
             error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
             error_message=f"broker {request.broker_id} is not registered",

@@ -42,20 +42,20 @@ _LAST_WITH_RESULTS = 1
     audited=True,
 )
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    broker = context.broker
+    services = context.services
     try:
         for update in request.feature_updates:
-            _check(update, broker.features, context.api_version)
+            _check(update, services.features, context.api_version)
         if not request.validate_only:
             await asyncio.gather(
                 *(
-                    broker.metadata.set_feature(update.feature, update.max_version_level)
+                    services.metadata.set_feature(update.feature, update.max_version_level)
                     for update in request.feature_updates
                 )
             )
             for update in request.feature_updates:
-                if broker.features.level(update.feature) != update.max_version_level:
-                    broker.features.finalize(update.feature, update.max_version_level)
+                if services.features.level(update.feature) != update.max_version_level:
+                    services.features.finalize(update.feature, update.max_version_level)
     except Exception as error:
         code, message = error_code(error)
         return UpdateFeaturesResponse(error_code=code, error_message=message)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 async def write_share_group_state(
     request: WriteShareGroupStateRequest, context: RequestContext
 ) -> WriteShareGroupStateResponse:
-    outcome = partial(_outcome, context.broker.share.get().coordinator)
+    outcome = partial(_outcome, context.services.share.get().coordinator)
     return WriteShareGroupStateResponse(
         results=await topic_results(request, WriteStateResult, PartitionResult, outcome)
     )

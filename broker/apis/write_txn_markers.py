@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     many_names=True,
 )
 async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
-    broker = context.broker
-    writer = MarkerWriter(broker.partitions, broker.groups, broker.time, broker.loop)
+    services = context.services
+    writer = MarkerWriter(services.partitions, services.groups, services.time, services.loop)
     return WriteTxnMarkersResponse(markers=[await _write(writer, marker) for marker in request.markers])
 
 

@@ -106,14 +106,14 @@ class HttpApi:
             logs = [log for log in logs if partition == [str(log.partition)]]
             if not logs:
                 raise _Refusal("404 Not Found", f"topic '{topic}' has no partition {'/'.join(partition)[:20]}")
-        broker = self._services
+        services = self._services
         content = why_topic(
             topic,
             logs,
-            broker.cleaner.manager,
-            is_cleaner_enabled=broker.cleaner.is_enabled,
-            cleaner_backoff_ms=broker.config.log_cleaner_backoff_ms,
-            retention_check_ms=broker.config.log_retention_check_interval_ms,
+            services.cleaner.manager,
+            is_cleaner_enabled=services.cleaner.is_enabled,
+            cleaner_backoff_ms=services.config.log_cleaner_backoff_ms,
+            retention_check_ms=services.config.log_retention_check_interval_ms,
             owners=self._owners(logs),
         )
         return JsonAnswer("200 OK", content)

@@ -45,11 +45,11 @@ Found = tuple[int, FileSlice | bytes | None]
 class MessageSetFetches:
     """Handler of FETCH and MULTIFETCH. Loop thread."""
 
-    __slots__ = ("_broker", "_errors", "_max_magic")
+    __slots__ = ("_errors", "_max_magic", "_services")
 
-    def __init__(self, broker: Services, max_magic: int, errors: Counter[tuple[str, int]]) -> None:
+    def __init__(self, services: Services, max_magic: int, errors: Counter[tuple[str, int]]) -> None:
         """`max_magic`: the newest format that is sent; `errors`: where sets that fail are counted."""
-        self._broker = broker
+        self._services = services
         self._max_magic = max_magic
         self._errors = errors
 
@@ -60,7 +60,7 @@ class MessageSetFetches:
         topics that the client may not read; `client`: in whose turn its sets are converted."""
         if body.topic in denied:
             return self._answer(self._read(None, body, denied))
-        partition = self._broker.partitions.get(body.topic, body.partition)
+        partition = self._services.partitions.get(body.topic, body.partition)
         if partition is not None and (self._max_magic < MAGIC_V2 or not partition.is_warm(body.offset)):
             return self._fetch_later(partition, body, client)
         return self._answer(self._read(partition, body))
@@ -71,20 +71,20 @@ class MessageSetFetches:
 
     def _answering(self, client: str) -> AbstractAsyncContextManager[None]:
         """While an answer that may be made in memory is."""
-        return nullcontext() if self._max_magic >= MAGIC_V2 else self._broker.conversions.answers.place(client)
+        return nullcontext() if self._max_magic >= MAGIC_V2 else self._services.conversions.answers.place(client)
 
     def _answer(self, found: Found) -> list[Part] | bytes:
         error, messages = found
         if isinstance(messages, FileSlice):
-            self._broker.counters.fetched_bytes += messages.count
+            self._services.counters.fetched_bytes += messages.count
             return [message_set_header(messages.count), messages]
         return self._in_memory(error, messages)
 
     def _in_memory(self, error: int, messages: bytes | None) -> bytes:
         if messages is None:
             return message_set_header(0, error)
-        self._broker.counters.fetched_bytes += len(messages)
-        self._broker.socket_server.send_counters.copy_fetch_bytes += len(messages)
+        self._services.counters.fetched_bytes += len(messages)
+        self._services.socket_server.send_counters.copy_fetch_bytes += len(messages)
         return message_set_header(len(messages)) + messages
 
     def multi_fetch(
@@ -96,7 +96,7 @@ class MessageSetFetches:
         """
         share = (MAX_TOTAL - HEADER_SIZE) // max(1, len(bodies)) - HEADER_SIZE
         bodies = [body if body.max_size <= share else body._replace(max_size=share) for body in bodies]
-        get = self._broker.partitions.get
+        get = self._services.partitions.get
         partitions = [None if body.topic in denied else get(body.topic, body.partition) for body in bodies]
         if self._max_magic < MAGIC_V2 or not all(
             partition is None or partition.is_warm(body.offset)
@@ -138,7 +138,7 @@ class MessageSetFetches:
         total = 0
         for error, messages in found:
             if isinstance(messages, FileSlice):
-                self._broker.counters.fetched_bytes += messages.count
+                self._services.counters.fetched_bytes += messages.count
                 gathered.append(message_set_header(messages.count))
                 parts += (b"".join(gathered), messages)
                 gathered = []
@@ -168,7 +168,7 @@ class MessageSetFetches:
 
     async def _read_later(self, partition: Partition, body: FetchBody, room: int, client: str) -> Found:
         """Read as `_read`, but on the pool if that blocks, and convert if need be. `room`: limit of converted bytes."""
-        loop, pool = self._broker.loop, self._broker.io_pool
+        loop, pool = self._services.loop, self._services.io_pool
         if self._max_magic >= MAGIC_V2:
             if not partition.is_warm(body.offset):
                 await loop.run_in_executor(pool, partition.warm, body.offset)
@@ -186,7 +186,7 @@ class MessageSetFetches:
                 convert = partial(
                     down_convert, found.data, self._max_magic, body.offset, max_bytes=max(1, min(max_size, room))
                 )
-                made = await self._broker.conversions.run(convert, client)
+                made = await self._services.conversions.run(convert, client)
                 if made.data or made.next_offset <= offset:
                     return 0, made.data[:max_size]
                 offset = made.next_offset
@@ -195,8 +195,8 @@ class MessageSetFetches:
 
     async def _look(self, partition: Partition, offset: int, max_size: int) -> ReadableSlice:
         """`read_for_magic` in the pool; its lease is given back when nobody waits for it any more."""
-        looking = self._broker.loop.run_in_executor(
-            self._broker.io_pool, read_for_magic, partition.log, offset, max_size, self._max_magic
+        looking = self._services.loop.run_in_executor(
+            self._services.io_pool, read_for_magic, partition.log, offset, max_size, self._max_magic
         )
         try:
             return await asyncio.shield(looking)
@@ -207,7 +207,7 @@ class MessageSetFetches:
     def _allowed(self, body: FetchBody) -> int:
         if body.max_size < 0:
             raise ProtocolError(ErrorCode.INVALID_FETCH_SIZE)
-        return min(body.max_size, self._broker.fetch_max_bytes)
+        return min(body.max_size, self._services.fetch_max_bytes)
 
     def _failed(self, error: Exception) -> int:
         code = error_code(error)[0]

@@ -73,17 +73,17 @@ class MessageSetListener:
         errors: (fetch, produce, offsets or malformed; error code) → how often a set, or a request, was answered so.
     """
 
-    __slots__ = ("_appends", "_broker", "_fetches", "_next_line", "_unsaid", "errors", "latencies", "nanoseconds")
+    __slots__ = ("_appends", "_fetches", "_next_line", "_services", "_unsaid", "errors", "latencies", "nanoseconds")
 
-    def __init__(self, broker: Services) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._next_line = 0.0
         self._unsaid = 0
         self.latencies = [[0] * BITS for _ in RequestType]
         self.nanoseconds = [0] * len(RequestType)
         self.errors: Counter[tuple[str, int]] = Counter()
-        self._fetches = MessageSetFetches(broker, broker.config.message_set_max_magic, self.errors)
-        self._appends = MessageSetAppends(broker, self.errors)
+        self._fetches = MessageSetFetches(services, services.config.message_set_max_magic, self.errors)
+        self._appends = MessageSetAppends(services, self.errors)
 
     @property
     def requests(self) -> list[int]:
@@ -93,7 +93,7 @@ class MessageSetListener:
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
         """Dispatch as `Dispatches.dispatch`. Every request is answered."""
         kind = _TYPE.unpack_from(buffer, start)[0] if end - start >= TYPE_SIZE else -1
-        quotas = self._broker.quotas
+        quotas = self._services.quotas
         if quotas.active:
             meter = _Meter(quotas, kind, end - start, connection.user)
             answer = self._handle(kind, buffer, start + TYPE_SIZE, end, connection)
@@ -149,7 +149,7 @@ class MessageSetListener:
     def _malformed(self, kind: int, what: str, connection: Connection) -> bytes:
         self.errors["malformed", ErrorCode.INVALID_REQUEST] += 1
         self._unsaid += 1
-        now = self._broker.loop.time()
+        now = self._services.loop.time()
         if now >= self._next_line:
             name = RequestType(kind).name if 0 <= kind < len(RequestType) else "request"
             more = f" ({self._unsaid} such since the last line)" if self._unsaid > 1 else ""
@@ -162,24 +162,24 @@ class MessageSetListener:
         self, api_key: ApiKey, connection: Connection, bodies: Sequence[FetchBody | ProduceBody | OffsetsBody]
     ) -> Container[str]:
         """The topics that the client may not have this done with: what the API of the same kind asks is asked here."""
-        broker = self._broker
-        if broker.authorizer is None:
+        services = self._services
+        if services.authorizer is None:
             return ()
-        context = RequestContext(broker, connection, api_key, 0, 0, None)
+        context = RequestContext(services, connection, api_key, 0, 0, None)
         operation = _OPERATIONS[api_key]
         topics = dict.fromkeys(body.topic for body in bodies)
         return {topic for topic in topics if not context.allows(operation, ResourceType.TOPIC, topic)}
 
     async def _offsets(self, body: OffsetsBody, denied: Container[str]) -> bytes:
-        broker = self._broker
+        services = self._services
         try:
             if body.topic in denied:
                 raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            partition = broker.partitions.get(body.topic, body.partition)
+            partition = services.partitions.get(body.topic, body.partition)
             if partition is None:
                 raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            found = await broker.loop.run_in_executor(
-                broker.io_pool, offsets_before, partition.log, body.time, body.max_number
+            found = await services.loop.run_in_executor(
+                services.io_pool, offsets_before, partition.log, body.time, body.max_number
             )
         except Exception as error:
             code = error_code(error)[0]

@@ -43,11 +43,11 @@ Converting = dict[tuple[str, int], "asyncio.Future[Any]"]
 class MessageSetAppends:
     """Appends and answers. Loop thread."""
 
-    __slots__ = ("_broker", "_errors")
+    __slots__ = ("_errors", "_services")
 
-    def __init__(self, broker: Services, errors: Counter[tuple[str, int]]) -> None:
+    def __init__(self, services: Services, errors: Counter[tuple[str, int]]) -> None:
         """`errors`: where sets that are refused are counted."""
-        self._broker = broker
+        self._services = services
         self._errors = errors
 
     def produce(
@@ -81,7 +81,7 @@ class MessageSetAppends:
                 rows.append(self._append(buffer, body, converting, budget))
             else:
                 data = bytearray(memoryview(buffer)[body.start : body.end])
-                appended = self._broker.loop.create_future()
+                appended = self._services.loop.create_future()
                 converting[body.topic, body.partition] = appended
                 rows.append(asyncio.ensure_future(self._append_after(before, data, body, appended, client)))
         done = [row for row in rows if isinstance(row, tuple)]
@@ -141,7 +141,7 @@ class MessageSetAppends:
 
         Raises `ProtocolError`: the first of these checks that fails.
         """
-        partition = self._broker.partitions.get(body.topic, body.partition)
+        partition = self._services.partitions.get(body.topic, body.partition)
         if partition is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {body.topic}-{body.partition}")
         if body.topic in INTERNAL_TOPICS:
@@ -175,7 +175,7 @@ class MessageSetAppends:
         return ErrorCode.NONE, info.first_offset
 
     def _count(self, size: int, info: LogAppendInfo) -> None:
-        counters = self._broker.counters
+        counters = self._services.counters
         counters.produced_bytes += size
         counters.produced_records += info.record_count
 
@@ -185,7 +185,7 @@ class MessageSetAppends:
     def _failed(self, error: Exception) -> Row:
         code = error_code(error)[0]
         self._errors["produce", code] += 1
-        self._broker.counters.produce_errors[code] += 1
+        self._services.counters.produce_errors[code] += 1
         return code, -1
 
 

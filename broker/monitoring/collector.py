@@ -72,26 +72,26 @@ class LoopFacts(NamedTuple):
 
 def loop_facts(node: NodeState, http: HttpDoor | None = None) -> LoopFacts:
     """Read the metrics that only the loop thread may read; none before there are services. Loop thread."""
-    if (broker := node.services) is None:
+    if (services := node.services) is None:
         return LoopFacts([], None)
-    server, lanes = broker.socket_server, {"look": broker.long_requests, "change": broker.long_changes}
+    server, lanes = services.socket_server, {"look": services.long_requests, "change": services.long_changes}
     families = [
-        *families_of(request_metrics(), broker.counters),
+        *families_of(request_metrics(), services.counters),
         *families_of(connection_metrics(), server),
-        *families_of(waiting_metrics(), broker),
+        *families_of(waiting_metrics(), services),
         *families_of(message_set_metrics(), node.message_sets.get()),
         *families_of(message_set_connection_metrics(), server),
-        *families_of(quota_metrics(), broker),
-        *families_of(audit_metrics(), broker.audit.if_made),
+        *families_of(quota_metrics(), services),
+        *families_of(audit_metrics(), services.audit.if_made),
         *families_of(limit_metrics(), server),
         *families_of(long_request_metrics(), lanes),
-        *(families_of(maker_metrics(), broker.topics.makers) if node.ready else ()),
-        *families_of(access_metrics(), broker.authorizer),
+        *(families_of(maker_metrics(), services.topics.makers) if node.ready else ()),
+        *families_of(access_metrics(), services.authorizer),
         *families_of(security_metrics(), doors_of(server, http)),
-        *families_of(transaction_metrics(), broker.transactions.if_made),
-        *families_of(share_metrics(), broker.share.if_made),
+        *families_of(transaction_metrics(), services.transactions.if_made),
+        *families_of(share_metrics(), services.share.if_made),
     ]
-    groups = group_facts(broker.groups, per_group=broker.config.metrics_per_group) if node.ready else None
+    groups = group_facts(services.groups, per_group=services.config.metrics_per_group) if node.ready else None
     return LoopFacts(families, groups)
 
 
@@ -125,24 +125,24 @@ class BrokerCollector:
         yield from families_of(build_metrics(), None)
         yield from families_of(state_metrics(), node)
         yield from families_of(health_metrics(), self._health)
-        if (broker := node.services) is None:
+        if (services := node.services) is None:
             return
         yield from families_of_each(
-            task_metrics(), [((task,), of) for task, of in broker.scheduler.statistics().items()]
+            task_metrics(), [((task,), of) for task, of in services.scheduler.statistics().items()]
         )
-        yield from families_of(thread_metrics(), broker)
+        yield from families_of(thread_metrics(), services)
         if taken.groups is not None:
             if self._lag is None:
-                self._lag = GroupLag(broker.logs)
+                self._lag = GroupLag(services.logs)
             yield from families_of(
-                group_metrics(), self._lag.measure(taken.groups, broker.config.metrics_max_group_partitions)
+                group_metrics(), self._lag.measure(taken.groups, services.config.metrics_max_group_partitions)
             )
         if node.ready:
-            logs = list(broker.logs.logs())
-            shown = shown_logs(logs, broker.config.metrics_max_partitions if broker.config.metrics_per_topic else 0)
-            yield from self._logs.families(broker, logs, shown)
-            places = {(log.topic, log.partition) for log in shown} if broker.config.metrics_per_topic else None
-            yield from cleaner_families(broker.cleaner, broker.time.milliseconds(), places)
+            logs = list(services.logs.logs())
+            shown = shown_logs(logs, services.config.metrics_max_partitions if services.config.metrics_per_topic else 0)
+            yield from self._logs.families(services, logs, shown)
+            places = {(log.topic, log.partition) for log in shown} if services.config.metrics_per_topic else None
+            yield from cleaner_families(services.cleaner, services.time.milliseconds(), places)
 
     def collect(self) -> Iterator[Any]:
         """Yield all metric families, as prometheus-client asks."""

@@ -76,7 +76,7 @@ def thread_metrics() -> Table[Services]:
     """Background work of all tasks together."""
     return (
         Metric("tidelog_background_threads", GAUGE, "Threads that background tasks may have.",
-               lambda broker: broker.scheduler.limit),
+               lambda services: services.scheduler.limit),
     )
 # fmt: on
 

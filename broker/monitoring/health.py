@@ -133,22 +133,22 @@ class Health:
             yield Problem(
                 "loop_stuck", "", f"the event loop has not turned for {STUCK_S:g} s: a disk hangs, or there is a bug"
             )
-        if not node.ready or (broker := node.services) is None:
+        if not node.ready or (services := node.services) is None:
             return
-        for path, space in broker.logs.spaces:
+        for path, space in services.logs.spaces:
             if space.is_full:
                 yield Problem(
                     "disk_reserve_reached", path,
                     f"appends to {path} are refused until more than log.dir.reserve.bytes={space.reserve} are free",
                 )  # fmt: skip
-        for name, failure in broker.cleaner.manager.uncleanable():
+        for name, failure in services.cleaner.manager.uncleanable():
             yield Problem("uncleanable_partition", str(name), f"attempt {failure.attempts}: {failure.cause}")
-        if dead := broker.cleaner.pool.dead_threads:
+        if dead := services.cleaner.pool.dead_threads:
             yield Problem("dead_thread", "cleaner", f"{dead} cleaner threads have died")
-        if dead := broker.partitions.dead_threads:
+        if dead := services.partitions.dead_threads:
             yield Problem("dead_thread", "sync", f"{dead} threads for syncs and slow disks have died")
-        now_ms = broker.time.milliseconds()
-        for log in broker.logs.logs():
+        now_ms = services.time.milliseconds()
+        for log in services.logs.logs():
             if log.failure is not None:
                 yield Problem("failed_partition", log.name, str(log.failure))
             elif flush_is_behind(log, now_ms):

@@ -51,15 +51,15 @@ class LogMetrics:
         self._deleted: dict[str, Deleted] = {}
 
     def families(
-        self, broker: Services, logs: Sequence[UnifiedLog], shown: Sequence[UnifiedLog]
+        self, services: Services, logs: Sequence[UnifiedLog], shown: Sequence[UnifiedLog]
     ) -> Iterator[AnyFamily]:
         """Metrics of all logs together, and of each of `shown`."""
-        now_ms = broker.time.milliseconds()
+        now_ms = services.time.milliseconds()
         yield from families_of(sum_metrics(), All(logs, now_ms))
         yield from families_of(deletion_metrics(), self.deletions(logs))
-        yield from families_of_each(space_metrics(), [((path,), space) for path, space in broker.logs.spaces])
-        yield from families_of_each(pace_metrics(), paces_of(broker.logs.paces, broker.partitions.offloads))
-        yield from families_of(move_metrics(), Moves(broker.logs.moves(), broker.mover.if_made))
+        yield from families_of_each(space_metrics(), [((path,), space) for path, space in services.logs.spaces])
+        yield from families_of_each(pace_metrics(), paces_of(services.logs.paces, services.partitions.offloads))
+        yield from families_of(move_metrics(), Moves(services.logs.moves(), services.mover.if_made))
         yield from families_of(omission_metrics(), len(logs) - len(shown))
         places = seen(shown, now_ms)
         for table in (offset_metrics, partition_metrics, retention_metrics, ledger_metrics):

@@ -17,10 +17,10 @@ def quota_metrics() -> Table[Services]:
     """Totals since the start."""
     return (
         Metric("tidelog_quota_throttle_seconds", COUNTER, "Seconds that clients over a quota were told to wait, by quota.",
-               lambda broker: {name: waited_ms / 1000 for name, waited_ms in broker.quotas.throttled_ms.items()}, ("quota",)),
+               lambda services: {name: waited_ms / 1000 for name, waited_ms in services.quotas.throttled_ms.items()}, ("quota",)),
         Metric("tidelog_telemetry_clients", GAUGE, "Clients that may push metrics of their own (KIP-714).",
-               lambda broker: len(broker.telemetry)),
+               lambda services: len(services.telemetry)),
         Metric("tidelog_telemetry_pushes", COUNTER, "Pushes of clients' own metrics (KIP-714), by what became of them.",
-               lambda broker: {"taken": broker.telemetry.pushes, "throttled": broker.telemetry.throttled,
-                               "refused": broker.telemetry.failed}, ("result",)),
+               lambda services: {"taken": services.telemetry.pushes, "throttled": services.telemetry.throttled,
+                               "refused": services.telemetry.failed}, ("result",)),
     )

@@ -87,18 +87,18 @@ def waiting_metrics() -> Table[Services]:
     """Metrics of where requests wait and of what they leave behind: purgatory, conversions, fetch sessions."""
     return (
         Metric("tidelog_waiting_fetches", GAUGE, "Fetches in purgatory: they wait for data.",
-               lambda broker: broker.purgatory.waiting),
+               lambda services: services.purgatory.waiting),
         Metric("tidelog_conversions", GAUGE, "Batches that are being converted for clients of old formats, or wait for it.",
-               lambda broker: broker.conversions.under_way),
+               lambda services: services.conversions.under_way),
         Metric("tidelog_conversion_queue_bytes", GAUGE, "Bytes of batches that are being converted or decompressed off the "
-               "network thread, or wait for it; 64 MiB may.", lambda broker: broker.conversions.queued_bytes),
+               "network thread, or wait for it; 64 MiB may.", lambda services: services.conversions.queued_bytes),
         Metric("tidelog_conversions_checked", COUNTER, "Compressed batches that were decompressed off the network thread, since "
-               "they hold much.", lambda broker: broker.conversions.checked),
+               "they hold much.", lambda services: services.conversions.checked),
         Metric("tidelog_conversions_refused", COUNTER, "Batches refused because too much waited to be converted or "
-               "decompressed.", lambda broker: broker.conversions.refused),
-        Metric("tidelog_fetch_sessions", GAUGE, "Incremental fetch sessions.", lambda broker: len(broker.fetch_sessions)),
+               "decompressed.", lambda services: services.conversions.refused),
+        Metric("tidelog_fetch_sessions", GAUGE, "Incremental fetch sessions.", lambda services: len(services.fetch_sessions)),
         Metric("tidelog_fetch_session_partitions", GAUGE, "Partitions in all fetch sessions.",
-               lambda broker: broker.fetch_sessions.partition_count),
+               lambda services: services.fetch_sessions.partition_count),
     )
 # fmt: on
 

@@ -39,10 +39,10 @@ FetchedRow = tuple[PartitionKey, FetchPartition, Row]
 TopicRows = list[tuple[str | bytes, list[Row]]]
 
 
-def most_bytes(broker: Services, max_bytes: int, client_id: str | None, connection: Connection) -> int:
+def most_bytes(services: Services, max_bytes: int, client_id: str | None, connection: Connection) -> int:
     """Limit of an answer's bytes: the client's own, our limit and its quota."""
-    most = min(max_bytes, broker.fetch_max_bytes)
-    return min(most, broker.quotas.most_fetched(client_id, connection.user)) if broker.quotas.active else most
+    most = min(max_bytes, services.fetch_max_bytes)
+    return min(most, services.quotas.most_fetched(client_id, connection.user)) if services.quotas.active else most
 
 
 def denied_topics(asker: RequestContext, partitions: Iterable[PartitionKey]) -> Container[str | bytes]:
@@ -52,7 +52,7 @@ def denied_topics(asker: RequestContext, partitions: Iterable[PartitionKey]) -> 
 
 def is_denied(asker: RequestContext, topic: str | bytes) -> bool:
     """True if the client may not read a topic, by its name in the request."""
-    name = topic if isinstance(topic, str) else asker.broker.partitions.name_of(topic)
+    name = topic if isinstance(topic, str) else asker.services.partitions.name_of(topic)
     return name is not None and not asker.allows(AclOperation.READ, ResourceType.TOPIC, name)
 
 
@@ -60,13 +60,20 @@ class FetchJob:
     """One fetch request, from its session to its answer. Loop thread."""
 
     __slots__ = (
-        "_broker", "_context", "_correlation_id", "_denied", "_is_behind", "_isolation", "_max_bytes", "_min_bytes",
+        "_context",
+        "_correlation_id",
+        "_denied",
+        "_is_behind",
+        "_isolation",
+        "_max_bytes",
+        "_min_bytes",
+        "_services",
         "_version",
     )  # fmt: skip
 
     def __init__(
         self,
-        broker: Services,
+        services: Services,
         context: FetchContext,
         version: int,
         correlation_id: int,
@@ -74,7 +81,7 @@ class FetchJob:
         max_bytes: int,
         denied: Container[str | bytes] = (),
     ) -> None:
-        self._broker = broker
+        self._services = services
         self._denied = denied
         self._context = context
         self._version = version
@@ -90,7 +97,7 @@ class FetchJob:
         self._min_bytes = min_bytes
         context = self._context
         if context.error:
-            self._broker.counters.errors[ApiKey.FETCH, context.error] += 1
+            self._services.counters.errors[ApiKey.FETCH, context.error] += 1
             return self._write([])
         cold: list[tuple[Partition, int]] = []
         # With nothing to wait for, the first attempt is the last.
@@ -104,27 +111,27 @@ class FetchJob:
     ) -> list[Part]:
         """`run` for very many partitions: others have their turn after each slice. `waits` is called before it waits for data."""
         self._min_bytes = min_bytes
-        broker, context = self._broker, self._context
+        services, context = self._services, self._context
         if context.error:
-            broker.counters.errors[ApiKey.FETCH, context.error] += 1
+            services.counters.errors[ApiKey.FETCH, context.error] += 1
             return self._write([])
         partitions = list(context.partitions.items())  # of a session: another request may change them meanwhile
-        deadline = broker.time.monotonic_ms() + max_wait_ms
+        deadline = services.time.monotonic_ms() + max_wait_ms
         watched: list[Partition] = []
         for some in batches(partitions, CHUNK_UNITS):
             found = [(partition, wanted.offset) for key, wanted in some if (partition := self._find(key)) is not None]
             watched += [partition for partition, _ in found]
             for partition, offset in found:
                 if self._might_block(partition, offset):
-                    await broker.loop.run_in_executor(broker.io_pool, partition.warm, offset)
+                    await services.loop.run_in_executor(services.io_pool, partition.warm, offset)
             await asker.next_turn()
         held = 0 if context.session_id else len(partitions)
-        may_wait = max_wait_ms > 0 and broker.fetch_sessions.hold(held)
+        may_wait = max_wait_ms > 0 and services.fetch_sessions.hold(held)
         try:
             while True:
-                left = deadline - broker.time.monotonic_ms() if may_wait else 0
+                left = deadline - services.time.monotonic_ms() if may_wait else 0
                 # Before it reads: what comes in while it does is not missed.
-                news = broker.purgatory.wait(watched, int(left), lambda _: True) if left > 0 else None
+                news = services.purgatory.wait(watched, int(left), lambda _: True) if left > 0 else None
                 try:
                     parts = await self._attempt_in_turns(partitions, asker, last=news is None)
                     if parts is not None:
@@ -137,7 +144,7 @@ class FetchJob:
                         news.cancel()
         finally:
             if may_wait:
-                broker.fetch_sessions.let_go(held)
+                services.fetch_sessions.let_go(held)
 
     async def _attempt_in_turns(
         self, partitions: list[tuple[PartitionKey, FetchPartition]], asker: RequestContext, *, last: bool
@@ -169,18 +176,18 @@ class FetchJob:
 
     def _wait(self, max_wait_ms: int) -> asyncio.Future[list[Part]]:
         watched = [found for key in self._context.partitions if (found := self._find(key)) is not None]
-        return self._broker.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(None, last=last))
+        return self._services.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(None, last=last))
 
     async def _after_warming(self, cold: list[tuple[Partition, int]], max_wait_ms: int) -> list[Part]:
         """Have the pool find the positions, which brings index and batch headers into memory; then go on as usual."""
-        loop, pool = self._broker.loop, self._broker.io_pool
+        loop, pool = self._services.loop, self._services.io_pool
         for partition, offset in cold:
             await loop.run_in_executor(pool, partition.warm, offset)
         parts = self._attempt(None, last=max_wait_ms <= 0)
         return parts if parts is not None else await self._wait(max_wait_ms)
 
     def _find(self, key: PartitionKey) -> Partition | None:
-        table = self._broker.partitions
+        table = self._services.partitions
         topic = key[0]
         if topic in self._denied:
             return None
@@ -213,7 +220,7 @@ class FetchJob:
         failed. `cold`: see `_attempt`."""
         left = max(self._max_bytes - total, 0)
         failed = False
-        find = self._broker.partitions.get
+        find = self._services.partitions.get
         is_open = not self._denied
         for key, wanted in partitions:
             topic, index = key
@@ -234,7 +241,7 @@ class FetchJob:
         return total, failed
 
     def _count_errors(self, rows: Iterable[FetchedRow]) -> None:
-        errors = self._broker.counters.errors
+        errors = self._services.counters.errors
         for _, _, row in rows:
             if row[1]:
                 errors[ApiKey.FETCH, row[1]] += 1
@@ -276,7 +283,7 @@ class FetchJob:
     def _missing(self, topic: str | bytes) -> ErrorCode:
         if topic in self._denied:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if isinstance(topic, str) or self._broker.partitions.name_of(topic) is not None:
+        if isinstance(topic, str) or self._services.partitions.name_of(topic) is not None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.UNKNOWN_TOPIC_ID
 
@@ -287,7 +294,7 @@ class FetchJob:
         if not in_session and len(rows) == 1:
             ((key, _, row),) = rows
             if row[6] is not None:
-                self._broker.counters.fetched_bytes += row[6].count
+                self._services.counters.fetched_bytes += row[6].count
             return write_fetch_response(self._version, self._correlation_id, context.error, 0, [(key[0], [row])])
         topics: TopicRows = []
         busy: list[PartitionKey] = []
@@ -312,7 +319,7 @@ class FetchJob:
             if not topics or topics[-1][0] != key[0]:
                 topics.append((key[0], []))
             topics[-1][1].append(row)
-        self._broker.counters.fetched_bytes += sent
+        self._services.counters.fetched_bytes += sent
 
     def _written(self, topics: TopicRows, busy: Iterable[PartitionKey]) -> list[Part]:
         context = self._context

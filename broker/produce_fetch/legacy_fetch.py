@@ -75,7 +75,7 @@ class OldFetchJob(FetchJob):
         return await self._answer(max_wait_ms, lambda left: self.run_in_turns(left, min_bytes, asker, waits))
 
     async def _answer(self, max_wait_ms: int, read: Callable[[int], list[Part] | Awaitable[list[Part]]]) -> list[Part]:
-        time = self._broker.time
+        time = self._services.time
         deadline = time.milliseconds() + max_wait_ms
         while True:
             self._rows: list[FetchedRow] = []
@@ -89,7 +89,7 @@ class OldFetchJob(FetchJob):
             rows = self._rows
             if all(row[6] is None for _, _, row in rows):
                 return await self._write_converted(rows, [Converted(None)] * len(rows))
-            places = self._broker.conversions.answers
+            places = self._services.conversions.answers
             try:
                 await places.enter(self._client)
             except BaseException:
@@ -141,7 +141,7 @@ class OldFetchJob(FetchJob):
                 converted.append(Converted(None))
                 continue
             convert = partial(self._convert, piece, wanted.offset, min(wanted.max_bytes, left), is_first)
-            work = asyncio.ensure_future(self._broker.conversions.run(convert, self._client))
+            work = asyncio.ensure_future(self._services.conversions.run(convert, self._client))
             try:
                 conversion = await asyncio.shield(work)
             except BaseException:
@@ -185,7 +185,7 @@ class OldFetchJob(FetchJob):
         return moved
 
     async def _write_converted(self, rows: list[FetchedRow], converted: list[Converted]) -> list[Part]:
-        counters = self._broker.counters
+        counters = self._services.counters
         topics: list[tuple[str | bytes, list[Any]]] = []
         unused: list[FileSlice] = []
         for number, ((key, _, row), conversion) in enumerate(zip(rows, converted, strict=True), 1):
@@ -198,7 +198,7 @@ class OldFetchJob(FetchJob):
                 counters.fetched_bytes += records.count
             elif records:
                 counters.fetched_bytes += len(records)
-                self._broker.socket_server.send_counters.copy_fetch_bytes += len(records)
+                self._services.socket_server.send_counters.copy_fetch_bytes += len(records)
             if conversion.error:
                 counters.errors[ApiKey.FETCH, conversion.error] += 1
                 row = (row[0], conversion.error, -1, -1, -1, None, None)

@@ -29,25 +29,31 @@ if TYPE_CHECKING:
 
 
 def long_fetch(
-    broker: Services, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+    services: Services,
+    buffer: bytearray,
+    start: int,
+    end: int,
+    version: int,
+    correlation_id: int,
+    connection: Connection,
 ) -> Awaitable[list[Part]]:
     """The answer to the request in buffer[start:end], which is copied. RequestDeferred while another long one is read."""
-    permit = broker.long_requests.admit(connection, end - start)
+    permit = services.long_requests.admit(connection, end - start)
     frame = bytes(memoryview(buffer)[start:end])
-    task = broker.loop.create_task(_read(broker, frame, version, correlation_id, connection, permit))
+    task = services.loop.create_task(_read(services, frame, version, correlation_id, connection, permit))
     task.add_done_callback(permit.release)  # also where the client leaves before it has begun
     return task
 
 
 async def _read(
-    broker: Services, frame: bytes, version: int, correlation_id: int, connection: Connection, permit: Permit
+    services: Services, frame: bytes, version: int, correlation_id: int, connection: Connection, permit: Permit
 ) -> list[Part]:
     try:
         request = parse_fetch(frame, 0, len(frame), version)  # 30 ms for the most there may be
     except ValueError as error:
         raise ConnectionAborted(f"malformed FETCH v{version}: {error}") from None
     client_id, max_wait, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten = request
-    asker = RequestContext(broker, connection, ApiKey.FETCH, version, correlation_id, client_id)
+    asker = RequestContext(services, connection, ApiKey.FETCH, version, correlation_id, client_id)
     await asker.next_turn()
     parts = ((topic, part) for topic, partitions in topics for part in partitions)
     wanted: list[tuple[PartitionKey, FetchPartition]] = []
@@ -55,7 +61,7 @@ async def _read(
         wanted += [((topic, part[0]), FetchPartition(part[1], part[2], part[5])) for topic, part in some]
         await asker.next_turn()
     gone = [(topic, index) for topic, indexes in forgotten for index in indexes]
-    context = broker.fetch_sessions.resolve(session_id, epoch, wanted, gone, version >= 13)
+    context = services.fetch_sessions.resolve(session_id, epoch, wanted, gone, version >= 13)
     del request, topics, forgotten, parts, wanted, gone
     await asker.next_turn()
     return await fetch_in_turns(asker, context, isolation, max_bytes, max_wait, min_bytes, permit.release)
@@ -71,19 +77,19 @@ async def fetch_in_turns(
     waits: Callable[[], object] = lambda: None,
 ) -> list[Part]:
     """The answer to a fetch of the partitions in `context`; `waits` is called when it begins to wait for data."""
-    broker, version = asker.broker, asker.api_version
+    services, version = asker.services, asker.api_version
     denied: set[str | bytes] = set()
-    if broker.authorizer is not None:
+    if services.authorizer is not None:
         topics = dict.fromkeys(topic for topic, _ in context.partitions)
         for some in batches(topics, CHUNK_UNITS):
             denied.update(topic for topic in some if is_denied(asker, topic))
             await asker.next_turn()
-    most = most_bytes(broker, max_bytes, asker.client_id, asker.connection)
+    most = most_bytes(services, max_bytes, asker.client_id, asker.connection)
     min_bytes = min(min_bytes, most)
     if version < FIRST_OF_ALL_FORMATS:
         from .legacy_fetch import OldFetchJob
 
-        old = OldFetchJob(broker, context, version, asker.correlation_id, isolation, most, denied)
+        old = OldFetchJob(services, context, version, asker.correlation_id, isolation, most, denied)
         return await old.answer_in_turns(max_wait_ms, min_bytes, asker, waits)
-    job = FetchJob(broker, context, version, asker.correlation_id, isolation, most, denied)
+    job = FetchJob(services, context, version, asker.correlation_id, isolation, most, denied)
     return await job.run_in_turns(max_wait_ms, min_bytes, asker, waits)

@@ -30,19 +30,25 @@ Topics = list[tuple[Any, list[tuple[int, int, int]]]]
 
 
 def long_produce(
-    broker: Services, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+    services: Services,
+    buffer: bytearray,
+    start: int,
+    end: int,
+    version: int,
+    correlation_id: int,
+    connection: Connection,
 ) -> Awaitable[bytes | None]:
     """The answer to the request in buffer[start:end], which is copied. RequestDeferred while another long one is in work."""
-    permit = broker.long_changes.admit(connection, end - start)
+    permit = services.long_changes.admit(connection, end - start)
     with memoryview(buffer) as view:
         frame = bytearray(view[start:end])
-    task = broker.loop.create_task(_append(broker, frame, version, correlation_id, connection))
+    task = services.loop.create_task(_append(services, frame, version, correlation_id, connection))
     task.add_done_callback(permit.release)  # also where the client leaves before it has begun
     return task
 
 
 async def _append(
-    broker: Services, frame: bytearray, version: int, correlation_id: int, connection: Connection
+    services: Services, frame: bytearray, version: int, correlation_id: int, connection: Connection
 ) -> bytes | None:
     try:
         request = parse_produce(frame, 0, len(frame), version)  # 30 ms for the most there may be
@@ -50,22 +56,24 @@ async def _append(
         raise ConnectionAborted(f"malformed PRODUCE v{version}: {error}") from None
     client_id, transactional_id, acks, _timeout, topics = request
     del request
-    context = RequestContext(broker, connection, ApiKey.PRODUCE, version, correlation_id, client_id)
+    context = RequestContext(services, connection, ApiKey.PRODUCE, version, correlation_id, client_id)
     await context.next_turn()
-    job = ProduceJob(broker.partitions, broker.counters, version, correlation_id, client_id, acks, connection.client, 0)
+    job = ProduceJob(
+        services.partitions, services.counters, version, correlation_id, client_id, acks, connection.client, 0
+    )
     try:
         for some, goes_on in slices_of(topics):
             ids: list[bytes] | None = None
             if version >= FIRST_WITH_IDS:
                 ids = [topic_id for topic_id, _ in some]
-                some = [(broker.partitions.name_of(topic_id) or UNKNOWN, partitions) for topic_id, partitions in some]
+                some = [(services.partitions.name_of(topic_id) or UNKNOWN, partitions) for topic_id, partitions in some]
             denied: Denied = None
-            if broker.authorizer is not None:
+            if services.authorizer is not None:
                 denied = denied_topics(context, transactional_id, some)
             refused = (
                 None
                 if transactional_id is None
-                else await _refused(broker, frame, some, version, transactional_id, denied)
+                else await _refused(services, frame, some, version, transactional_id, denied)
             )
             job.since, job.convertible = perf_counter_ns(), CONVERTIBLE_BYTES
             job.append(frame, some, ids, denied, refused, goes_on)
@@ -78,13 +86,13 @@ async def _append(
 
 
 async def _refused(
-    broker: Services, frame: bytearray, topics: Topics, version: int, transactional_id: str, denied: Denied
+    services: Services, frame: bytearray, topics: Topics, version: int, transactional_id: str, denied: Denied
 ) -> Refusals:
     """Partitions that the transaction refuses; returned once its coordinator durably has the others."""
     from .produce_admission import admit
 
     open_topics = topics if denied is None else [topic for topic in topics if topic[0] not in denied]
-    admission = admit(broker, frame, open_topics, version, transactional_id)
+    admission = admit(services, frame, open_topics, version, transactional_id)
     if admission.wait is not None:
         try:
             await asyncio.shield(admission.wait)

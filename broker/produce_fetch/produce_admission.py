@@ -69,7 +69,7 @@ def producer_of(buffer: bytearray, start: int, end: int) -> Producer | None:
     return Producer(*_PRODUCER.unpack_from(buffer, start + _PRODUCER_AT))
 
 
-def admit(broker: Services, buffer: bytearray, topics: Topics, version: int, transactional_id: str) -> Admission:
+def admit(services: Services, buffer: bytearray, topics: Topics, version: int, transactional_id: str) -> Admission:
     """Asks for all batches of a request. Loop thread."""
     adds = version >= ADDS_PARTITIONS_FROM
     refused: Refusals = {}
@@ -80,7 +80,7 @@ def admit(broker: Services, buffer: bytearray, topics: Topics, version: int, tra
     for topic, partitions in topics:
         for index, start, end in partitions:
             producer = producer_of(buffer, start, end) if start >= 0 else None
-            partition = broker.partitions.get(topic, index) if producer is not None else None
+            partition = services.partitions.get(topic, index) if producer is not None else None
             if producer is None or partition is None:
                 continue
             producers = partition.log.producers
@@ -95,7 +95,7 @@ def admit(broker: Services, buffer: bytearray, topics: Topics, version: int, tra
                         out_of_order.add(place)
                 elif partition.refused_sequences:
                     partition.refused_sequences.pop(producer, None)  # the log knows the order now
-    if not asked or not (adds or broker.config.transaction_partition_verification_enable):
+    if not asked or not (adds or services.config.transaction_partition_verification_enable):
         return Admission(refused, None)
     askers = set(asked.values())
     if len({producer.producer_id for producer in askers}) > 1:
@@ -106,14 +106,14 @@ def admit(broker: Services, buffer: bytearray, topics: Topics, version: int, tra
         mine = frozenset(place for place, owner in asked.items() if owner == producer)
         try:
             if adds:
-                wait = broker.transactions.get().add_partitions(transactional_id, producer, mine, VERSION_2) or wait
+                wait = services.transactions.get().add_partitions(transactional_id, producer, mine, VERSION_2) or wait
                 continue
         except ProtocolError as error:
             refused.update(dict.fromkeys(mine, _reason(error, version)))
             continue
         for place in mine:
             try:
-                broker.transactions.get().verify(transactional_id, producer, place)
+                services.transactions.get().verify(transactional_id, producer, place)
             except ProtocolError as error:
                 refused[place] = _reason(error, version)
     for place, (partition, sequence) in unknown.items():

@@ -62,7 +62,7 @@ def operations_of(context: RequestContext, resource_type: ResourceType, name: st
     """Operations that the client may do on this topic, group or cluster."""
     if not is_asked:
         return NOT_ASKED
-    if context.broker.authorizer is None:
+    if context.services.authorizer is None:
         return _ALL[resource_type]
     return _bits(
         tuple(

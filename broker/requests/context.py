@@ -37,7 +37,7 @@ class RequestContext(NamedTuple):
     to make.
     """
 
-    broker: Services
+    services: Services
     connection: Connection
     api_key: ApiKey
     api_version: int
@@ -68,7 +68,7 @@ class RequestContext(NamedTuple):
         """Returns when all other clients had a turn: to be awaited between two chunks of long work
         (`runtime/cooperative.py`).
         """
-        come = self.broker.loop.create_future()
+        come = self.services.loop.create_future()
         self.connection.wait_turn(partial(_settle, come))
         await come
 
@@ -84,7 +84,7 @@ class RequestContext(NamedTuple):
 
         A "no" is noted in the audit log, unless it is asked `quietly`: since another right may do, or to filter a list.
         """
-        authorizer = self.broker.authorizer
+        authorizer = self.services.authorizer
         if authorizer is None:
             return True
         connection = self.connection
@@ -96,7 +96,7 @@ class RequestContext(NamedTuple):
 
     def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """True if there may be a resource of this type on which the client may do this (KIP-679)."""
-        authorizer = self.broker.authorizer
+        authorizer = self.services.authorizer
         connection = self.connection
         return authorizer is None or authorizer.allows_any(
             connection.principal, connection.peer_host, operation, resource_type
@@ -108,9 +108,9 @@ class RequestContext(NamedTuple):
         """The `names` that `allows` accepts, each checked once. For look-ups only: without an authorizer it contains
         every name.
         """
-        if self.broker.authorizer is None:
+        if self.services.authorizer is None:
             return EVERY_NAME
         return {name for name in dict.fromkeys(names) if self.allows(operation, resource_type, name, quietly=quietly)}
 
     def _denied(self, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> None:
-        self.broker.audit.get().denied(self, operation, resource_type, resource_name)
+        self.services.audit.get().denied(self, operation, resource_type, resource_name)

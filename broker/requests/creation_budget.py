@@ -22,7 +22,7 @@ class CreationBudget:
         self, context: RequestContext, mutations: Mutations, most: int | None = MAX_PARTITIONS_PER_REQUEST
     ) -> None:
         """`most`: partitions that the request may create in all; None if each of its parts has a limit of its own."""
-        self._accounts = context.broker.topics.makers
+        self._accounts = context.services.topics.makers
         self._principal = context.principal
         self._mutations = mutations
         self._left = most

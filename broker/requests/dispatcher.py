@@ -49,12 +49,12 @@ MAX_REQUEST_BYTES = 16 << 20
 class Dispatcher:
     """Dispatcher of the Kafka listeners' requests to their handlers. Loop thread only."""
 
-    __slots__ = ("_broker", "_counters", "_latencies", "_nanoseconds", "_registrations")
+    __slots__ = ("_counters", "_latencies", "_nanoseconds", "_registrations", "_services")
 
-    def __init__(self, broker: Services, registrations: dict[int, Registration]) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, registrations: dict[int, Registration]) -> None:
+        self._services = services
         self._registrations = registrations
-        self._counters = counters = broker.counters
+        self._counters = counters = services.counters
         self._latencies = counters.latencies
         self._nanoseconds = counters.nanoseconds
 
@@ -76,12 +76,12 @@ class Dispatcher:
         if registration.handler is None:
             registration = loaded(registration)
         assert registration.handler is not None
-        quotas = self._broker.quotas
+        quotas = self._services.quotas
         meter = RequestMeter(quotas, buffer, start, end, key, version, connection.user) if quotas.active else None
         answer: Answer | Awaitable[Answer]
         if registration.raw:
             try:
-                answer = registration.handler(self._broker, buffer, start, end, version, correlation_id, connection)
+                answer = registration.handler(self._services, buffer, start, end, version, correlation_id, connection)
             except ValueError as error:
                 raise ConnectionAborted(f"malformed {registration.api_key.name} v{version}: {error}") from None
             if meter is not None:
@@ -93,14 +93,14 @@ class Dispatcher:
             )
         elif end - start > LONG_BYTES and registration.many_names:
             # Changes wait for the disk, and must not hold up requests that only read.
-            requests = self._broker.long_changes if registration.audited else self._broker.long_requests
+            requests = self._services.long_changes if registration.audited else self._services.long_requests
             permit = requests.admit(connection, end - start)
             frame = bytes(memoryview(buffer)[start:end])
             work = self._long(registration, frame, version, correlation_id, connection, meter, requests)
             if registration.audited:
-                task, answer = self._broker.changes.keep(work)
+                task, answer = self._services.changes.keep(work)
             else:
-                answer = task = self._broker.loop.create_task(work)
+                answer = task = self._services.loop.create_task(work)
             task.add_done_callback(permit.release)  # also where the client leaves before it has begun
         else:
             frame = bytes(memoryview(buffer)[start:end])
@@ -152,15 +152,15 @@ class Dispatcher:
             header, request = _read(registration, version, frame)
         except ProtocolError as error:
             raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
-        context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
+        context = RequestContext(self._services, connection, key, version, correlation_id, header.client_id)
         assert registration.handler is not None
         if (
-            self._broker.authorizer is not None
+            self._services.authorizer is not None
             and (code := refusal(registration.requires, request, context)) is not None
         ):
             return self._answer(key, version, correlation_id, refused(key, version, request, code), connection, meter)
         if registration.audited:
-            self._broker.changes.check()
+            self._services.changes.check()
         try:
             response = registration.handler(request, context)
         except ConnectionAborted:
@@ -169,9 +169,9 @@ class Dispatcher:
             return self._failed(registration, version, correlation_id, error)
         if _comes_later(response):
             work = self._later(registration, request, context, response, meter)
-            return self._broker.changes.keep(work)[1] if registration.audited else work
+            return self._services.changes.keep(work)[1] if registration.audited else work
         if registration.audited:
-            self._broker.audit.get().did(context, audit_entries_of(request, response, context))
+            self._services.audit.get().did(context, audit_entries_of(request, response, context))
         return self._answer(key, version, correlation_id, response, connection, meter)
 
     async def _later(
@@ -192,7 +192,7 @@ class Dispatcher:
         if meter is not None:
             meter.waited()
         if registration.audited:
-            self._broker.audit.get().did(context, audit_entries_of(request, done, context))
+            self._services.audit.get().did(context, audit_entries_of(request, done, context))
         return self._answer(registration.api_key, version, correlation_id, done, context.connection, meter)
 
     async def _long(
@@ -216,9 +216,9 @@ class Dispatcher:
         except ProtocolError as error:
             raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
         del frame
-        context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
+        context = RequestContext(self._services, connection, key, version, correlation_id, header.client_id)
         if (
-            self._broker.authorizer is not None
+            self._services.authorizer is not None
             and (code := refusal(registration.requires, request, context)) is not None
         ):
             response = await requests.aside(partial(refused, key, version, request, code))
@@ -232,7 +232,7 @@ class Dispatcher:
             except Exception as error:
                 return self._failed(registration, version, correlation_id, error)
             if registration.audited:
-                audit = self._broker.audit.get()
+                audit = self._services.audit.get()
                 await requests.aside(partial(audit.did, context, audit_entries_of(request, response, context)))
         told = getattr(response, "throttle_time_ms", 0)
         if meter is not None:
@@ -288,7 +288,7 @@ class Dispatcher:
 
     def _unsupported_api_versions(self, correlation_id: int) -> bytes:
         """KIP-511: answer an unknown version in version 0 with our range, so that clients ask again."""
-        own = [api for api in self._broker.listed_apis if api.api_key == ApiKey.API_VERSIONS]
+        own = [api for api in self._services.listed_apis if api.api_key == ApiKey.API_VERSIONS]
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
         return self._frame(ApiKey.API_VERSIONS, 0, correlation_id, response)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def visible_topics(context: RequestContext) -> Visible:
     """Make the filter of topics for the client of this request. The filter is called later, on the loop thread."""
-    if context.broker.authorizer is None:
+    if context.services.authorizer is None:
         return all_visible
     return lambda names: frozenset(
         name for name in names if context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, quietly=True)

@@ -69,7 +69,7 @@ class TopicWorld:
     ) -> Any:
         """A `RequestContext` as far as these APIs look at it."""
         return SimpleNamespace(
-            broker=self,
+            services=self,
             api_version=version,
             local_address=address,
             client_id=client_id,

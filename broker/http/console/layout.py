@@ -77,7 +77,7 @@ def document(
             element(
                 "footer",
                 element("span", f"tidelog {version()}"),
-                element("span", f"node {state.broker.logs.node_id}") if node.ready else None,
+                element("span", f"node {state.services.logs.node_id}") if node.ready else None,
                 element("span", "actions are on" if state.may_act(request) else "shows only"),
                 element("a", "metrics", href="/metrics"),
                 _signed_in(request),

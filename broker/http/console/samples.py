@@ -95,9 +95,9 @@ class Samples:
 
     def _take(self) -> None:
         """Take a sample. Loop thread."""
-        broker, now_s = self._node.services, self._now_s()
-        assert broker is not None  # looked at by `tick`
-        counters, server = broker.counters, broker.socket_server
+        services, now_s = self._node.services, self._now_s()
+        assert services is not None  # looked at by `tick`
+        counters, server = services.counters, services.socket_server
         sends = server.send_counters
         totals = Totals(
             server.received_bytes,
@@ -105,14 +105,14 @@ class Samples:
             counters.produced_bytes,
             counters.produced_records,
             counters.fetched_bytes,
-            broker.cleaner.pool.throttler.total_bytes,
+            services.cleaner.pool.throttler.total_bytes,
             sum(counters.errors.values()) + sum(counters.produce_errors.values()),
         )
         apis = tuple(self._apis(counters.nanoseconds, counters.latencies))
         if self._totals is not None:
             risen = Totals(*(now - before for now, before in zip(totals, self._totals, strict=True)))
             seconds = max(now_s - self._as_of_s, 1e-3)
-            self._ring.append(Sample(broker.time.milliseconds(), seconds, risen, len(server.connections), apis))
+            self._ring.append(Sample(services.time.milliseconds(), seconds, risen, len(server.connections), apis))
         self._totals, self._as_of_s = totals, now_s
         self._asked = False
 

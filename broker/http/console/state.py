@@ -42,7 +42,7 @@ class ConsoleState:
         self._readers = threading.BoundedSemaphore(MAX_READERS)
 
     @property
-    def broker(self) -> Services:
+    def services(self) -> Services:
         """PageError before there are any."""
         if (services := self.node.services) is None:
             raise PageError(UNAVAILABLE, "The daemon is loading its logs, or stops.")
@@ -50,7 +50,7 @@ class ConsoleState:
 
     @property
     def now_ms(self) -> int:
-        return self.broker.time.milliseconds()
+        return self.services.time.milliseconds()
 
     def may_act(self, request: PageRequest) -> bool:
         """True if pages offer actions to the sender of this request."""
@@ -58,11 +58,11 @@ class ConsoleState:
 
     def logs(self) -> list[UnifiedLog]:
         """All, in the order of their names."""
-        return sorted(self.broker.logs.logs(), key=lambda log: (log.topic, log.partition))
+        return sorted(self.services.logs.logs(), key=lambda log: (log.topic, log.partition))
 
     def logs_of(self, topic: str) -> list[UnifiedLog]:
         """The partitions of a topic. PageError when there is none."""
-        found = [log for log in self.broker.logs.logs() if log.topic == topic]
+        found = [log for log in self.services.logs.logs() if log.topic == topic]
         if not found:
             raise PageError(NOT_FOUND, f"There is no topic {topic[:249]}.")
         return sorted(found, key=lambda log: log.partition)

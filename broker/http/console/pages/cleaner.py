@@ -38,7 +38,7 @@ def cleaner(state: ConsoleState, request: PageRequest) -> Page:
 
 
 def _threads(state: ConsoleState) -> Element:
-    cleaner, now_ms = state.broker.cleaner, state.now_ms
+    cleaner, now_ms = state.services.cleaner, state.now_ms
     pool, rate = cleaner.pool, cleaner.pool.throttler.bytes_per_second
     states = [
         "dead" if not thread.is_alive else f"cleans {thread.log_name}" if thread.log_name is not None else "idle"
@@ -61,7 +61,7 @@ def _threads(state: ConsoleState) -> Element:
 
 def _running(state: ConsoleState) -> Element:
     now_ms = state.now_ms
-    running = state.broker.cleaner.manager.history.running()
+    running = state.services.cleaner.manager.history.running()
     rows = [
         (
             topic_link(found.topic, found.partition, f"{found.topic}-{found.partition}"), found.reason,
@@ -79,7 +79,7 @@ def _running(state: ConsoleState) -> Element:
 
 
 def _next(state: ConsoleState) -> Element:
-    manager, now_ms = state.broker.cleaner.manager, state.now_ms
+    manager, now_ms = state.services.cleaner.manager, state.now_ms
     found = [
         cleaning
         for cleaning in manager.partitions()
@@ -140,7 +140,7 @@ def _when(cleaning: PartitionCleaning, now_ms: int) -> Element:
 
 def _passes(state: ConsoleState) -> Element:
     now_ms = state.now_ms
-    ended = state.broker.cleaner.manager.history.ended()
+    ended = state.services.cleaner.manager.history.ended()
     heads = ("ended", "partition", "because of", "took", "read", "kept", "removed", "waited")
     rows = [_pass_row(ended_pass, now_ms) for ended_pass in ended[:_PASSES]]
     return card(
@@ -171,10 +171,10 @@ def removed_text(removed: RemovalCounts) -> str:
 
 
 def _retention(state: ConsoleState) -> Element:
-    broker, now_ms = state.broker, state.now_ms
+    services, now_ms = state.services, state.now_ms
     rows: list[tuple[int, tuple[object, ...]]] = []
     due_bytes = 0
-    for log in broker.logs.logs():
+    for log in services.logs.logs():
         outlook = log.retention_outlook(now_ms)
         due = sum(outlook.due_bytes.values())
         due_bytes += due
@@ -185,7 +185,7 @@ def _retention(state: ConsoleState) -> Element:
             row = (topic_link(log.topic, log.partition, log.name), when, size_text(log.size))
             rows.append((0 if due else outlook.next_due_ms or 0, row))
     rows.sort(key=lambda item: item[0])
-    interval = duration_text(broker.config.log_retention_check_interval_ms / 1000)
+    interval = duration_text(services.config.log_retention_check_interval_ms / 1000)
     return card(
         "What retention takes next",
         quiet(f"It looks every {interval} (log.retention.check.interval.ms). Due now: {size_text(due_bytes)}."),
@@ -199,7 +199,7 @@ def _retention(state: ConsoleState) -> Element:
 def clean_request(state: ConsoleState, request: PageRequest, number: str) -> Page:
     """Page of a request to clean: its progress, and what it removed."""
     topic = request.text("topic")
-    asked = state.broker.cleaner.requests.get(topic, whole_number("number", number))
+    asked = state.services.cleaner.requests.get(topic, whole_number("number", number))
     if asked is None:
         raise PageError(NOT_FOUND, f"No request {number} to clean {topic[:249]} is known: the last hundred are.")
     told, now_ms = asked.describe(), state.now_ms

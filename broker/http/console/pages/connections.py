@@ -45,10 +45,10 @@ class _Taken(NamedTuple):
 
 def connections(state: ConsoleState, request: PageRequest) -> Page:
     """Page of connections."""
-    broker = state.broker
+    services = state.services
 
     def take() -> _Taken:
-        server = broker.socket_server
+        server = services.socket_server
         now = server.now()
         rows: list[_Open] = []
         for connection in server.connections:
@@ -78,7 +78,7 @@ def connections(state: ConsoleState, request: PageRequest) -> Page:
         )
         for row in sorted(taken.rows)
     ]  # fmt: skip
-    config = broker.config
+    config = services.config
     return document(
         state, request, "Connections",
         live(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def disks(state: ConsoleState, request: PageRequest) -> Page:
     """Page of disks."""
-    spaces = dict(state.broker.logs.spaces)
+    spaces = dict(state.services.logs.spaces)
     return document(
         state, request, "Disks",
         live("disks", [_directory(state, path, space) for path, space in spaces.items()]),
@@ -25,9 +25,9 @@ def disks(state: ConsoleState, request: PageRequest) -> Page:
 
 
 def _directory(state: ConsoleState, path: str, space: DiskSpace) -> Element:
-    broker = state.broker
-    logs = [log for log in broker.logs.logs() if log.directory.rpartition("/")[0] == path]
-    pace = dict(broker.logs.paces).get(path)
+    services = state.services
+    logs = [log for log in services.logs.logs() if log.directory.rpartition("/")[0] == path]
+    pace = dict(services.logs.paces).get(path)
     size, free = sum(log.size for log in logs), space.free_bytes
     return card(
         path,
@@ -44,6 +44,6 @@ def _directory(state: ConsoleState, path: str, space: DiskSpace) -> Element:
             None if pace is None else ("writes of 100 ms or longer", count_text(pace.slow_writes)),
             None if pace is None or not pace.longest_s else ("longest write lately", duration_text(pace.longest_s)),
             ("failed partitions", count_text(sum(log.failure is not None for log in logs))),
-            ("new partitions are made here", "no" if path in broker.config.cordoned_log_dirs else "yes"),
+            ("new partitions are made here", "no" if path in services.config.cordoned_log_dirs else "yes"),
         ),
     )  # fmt: skip

@@ -208,7 +208,7 @@ def positions(
         found += _committed(state, listed.group_id)
     answer = []
     for topic, partition, offset, metadata in sorted(found):
-        log = state.broker.logs.get(topic, partition)
+        log = state.services.logs.get(topic, partition)
         if log is None or offset < 0:
             answer.append(
                 Position(topic, partition, offset, metadata, None if log is None else log.log_end_offset, None, None)

@@ -39,7 +39,7 @@ def clean(state: ConsoleState, request: PageRequest) -> Page:
     logs = state.logs_of(topic)
     if request.method == "POST":
         try:
-            asked = state.broker.cleaner.requests.ask(topic, logs)
+            asked = state.services.cleaner.requests.ask(topic, logs)
         except TooManyRequestsError as error:
             raise PageError(UNAVAILABLE, f"{error}.") from None
         return Page(
@@ -48,7 +48,7 @@ def clean(state: ConsoleState, request: PageRequest) -> Page:
     rows = []
     is_compacted = "compact" in logs[0].config.cleanup_policy
     for log in logs:
-        situation = situation_of(log, state.broker.cleaner.manager)
+        situation = situation_of(log, state.services.cleaner.manager)
         found, going = situation.found, _due(state, log)
         active = log.segments[-1].size
         rows.append(
@@ -112,7 +112,7 @@ def retention(state: ConsoleState, request: PageRequest) -> Page:
 
 def _due(state: ConsoleState, log: UnifiedLog) -> list[SegmentDeletion]:
     """Segments that retention would delete now."""
-    situation = situation_of(log, state.broker.cleaner.manager)
+    situation = situation_of(log, state.services.cleaner.manager)
     return plan_deletions(steady_views(log), situation.log, situation.policies).deletions
 
 

@@ -97,7 +97,7 @@ def log_level(state: ConsoleState, request: PageRequest) -> Page:
 
 
 def _levels(state: ConsoleState) -> dict[str, str]:
-    rows = describe(state, ConfigResourceType.BROKER_LOGGER, str(state.broker.logs.node_id))
+    rows = describe(state, ConfigResourceType.BROKER_LOGGER, str(state.services.logs.node_id))
     return {row.name: row.value or "" for row in rows}
 
 
@@ -105,7 +105,7 @@ def _alter(state: ConsoleState, name: str, level: str | None, *, validate_only: 
     """Change a logger's level; returns the error text of a refusal, or None."""
     operation = ConfigOperation.DELETE if level is None else ConfigOperation.SET
     change = AlterableConfig(name=name, config_operation=operation, value=level)
-    node = str(state.broker.logs.node_id)
+    node = str(state.services.logs.node_id)
     resource = AlterConfigsResource(
         resource_type=ConfigResourceType.BROKER_LOGGER, resource_name=node, configs=[change]
     )

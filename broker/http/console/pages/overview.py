@@ -57,9 +57,9 @@ def _health(state: ConsoleState) -> list[Element]:
 
 
 def _facts(state: ConsoleState, logs: Sequence[UnifiedLog]) -> Element:
-    broker = state.broker
-    server = broker.socket_server
-    free = [space.free_bytes for _, space in broker.logs.spaces if space.free_bytes >= 0]
+    services = state.services
+    server = services.socket_server
+    free = [space.free_bytes for _, space in services.logs.spaces if space.free_bytes >= 0]
     return facts(
         ("running for", duration_text(_age_s())),
         ("clients connect to", ", ".join(map(str, (*server.endpoints, *server.message_set_endpoints)))),
@@ -68,7 +68,7 @@ def _facts(state: ConsoleState, logs: Sequence[UnifiedLog]) -> Element:
         ("logs", size_text(sum(log.size for log in logs))),
         ("free on disk", link(" · ".join(map(size_text, free)) or "not looked at yet", "/disks")),
         ("connections", link(count_text(len(server.connections)), "/connections")),
-        ("actions", "on" if broker.config.http_admin_enable else "off (http.admin.enable)"),
+        ("actions", "on" if services.config.http_admin_enable else "off (http.admin.enable)"),
     )
 
 
@@ -97,7 +97,7 @@ def _biggest(logs: Sequence[UnifiedLog]) -> Element:
 def _dirtiest(state: ConsoleState) -> Element:
     found = [
         cleaning
-        for cleaning in state.broker.cleaner.manager.partitions()
+        for cleaning in state.services.cleaner.manager.partitions()
         if cleaning.eligibility.cause is not Cause.NOT_COMPACTED
         and (cleaning.eligibility.dirty_bytes or cleaning.failure is not None)
     ]

@@ -33,7 +33,7 @@ _WHICH = (("", "all"), ("set", "that are not the default"), ("dynamic", "that ca
 
 def settings(state: ConsoleState, request: PageRequest) -> Page:
     """Page of the broker's settings."""
-    node = str(state.broker.logs.node_id)
+    node = str(state.services.logs.node_id)
     rows = describe(state, ConfigResourceType.BROKER, node)
     return document(
         state, request, "Settings",
@@ -77,7 +77,7 @@ def source_text(state: ConsoleState, row: Any) -> str:
         name = row.synonyms[0].name
     text = SOURCES.get(source, "elsewhere")
     if source == ConfigSource.STATIC_BROKER_CONFIG:
-        return state.broker.settings.static.origins.get(name, text)
+        return state.services.settings.static.origins.get(name, text)
     return text
 
 

@@ -88,7 +88,7 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
     now_ms = state.now_ms
     dirty = {
         cleaning.partition: cleaning.eligibility.dirty_ratio
-        for cleaning in state.broker.cleaner.manager.partitions()
+        for cleaning in state.services.cleaner.manager.partitions()
         if cleaning.topic == name
     }
     is_compacted = "compact" in logs[0].config.cleanup_policy
@@ -126,7 +126,7 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
 
 def _makers_text(state: ConsoleState, name: str) -> str:
     """Creator of a topic, and other creators of its partitions, as counted for max.partitions.per.principal."""
-    found = state.broker.topics.get(name)
+    found = state.services.topics.get(name)
     makers = NOBODYS if found is None else found.makers
     others = [
         f"{principal} ({plural(count, 'partition')})"
@@ -175,8 +175,8 @@ def _state(log: UnifiedLog, now_ms: int) -> Element | None:
 def partition(state: ConsoleState, request: PageRequest, name: str, number: str) -> Page:
     """Page of a partition: its segments to scale, and why each of them is still there."""
     log = state.log_of(name, number)
-    broker = state.broker
-    told = why_partition(log, broker.cleaner.manager, is_cleaner_enabled=broker.cleaner.is_enabled)
+    services = state.services
+    told = why_partition(log, services.cleaner.manager, is_cleaner_enabled=services.cleaner.is_enabled)
     segments = told["segments"]
     shown = [name for name in ("clean", "dirty", "closed", "active") if any(s["section"] == name for s in segments)]
     going = next_to_go(segments)

@@ -56,7 +56,7 @@ def transactions(state: ConsoleState, request: PageRequest) -> Page:
 
 def _known(state: ConsoleState) -> list[Any]:
     """ListTransactions' rows; a daemon without transactions pays nothing for them."""
-    if state.broker.transactions.if_made is None:
+    if state.services.transactions.if_made is None:
         return []
     return list(state.calls.ask(ApiKey.LIST_TRANSACTIONS, lambda request: request()).transaction_states)
 

@@ -18,7 +18,7 @@ def ask(
 ) -> ApiVersionsResponse:
     context: Any = SimpleNamespace(
         api_version=version,
-        broker=SimpleNamespace(features=Features(), listed_apis=listed_versions(load_apis(), telemetry=telemetry)),
+        services=SimpleNamespace(features=Features(), listed_apis=listed_versions(load_apis(), telemetry=telemetry)),
         connection=SimpleNamespace(),
     )
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software)

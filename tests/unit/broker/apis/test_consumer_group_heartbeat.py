@@ -42,7 +42,7 @@ class Wire:
             topics=SimpleNamespace(by_id=self.image.by_id),
         )
         self.context = SimpleNamespace(
-            broker=broker, api_version=version, client_id=None, client_host="/h", **EVERYTHING
+            services=broker, api_version=version, client_id=None, client_host="/h", **EVERYTHING
         )
 
     def beat(self, **fields):
@@ -100,7 +100,7 @@ def test_a_feature_that_is_off(wire):
     assert wire.beat(**JOIN).error_code == E.UNSUPPORTED_VERSION
     assert [group.error_code for group in wire.describe("g")] == [E.UNSUPPORTED_VERSION]
     wire.level = 1
-    wire.context.broker.config = BrokerConfig(group_coordinator_rebalance_protocols=("classic",))
+    wire.context.services.config = BrokerConfig(group_coordinator_rebalance_protocols=("classic",))
     assert wire.beat(**JOIN).error_code == E.UNSUPPORTED_VERSION
 
 

@@ -82,7 +82,7 @@ class GroupApis:
         """Through the wire both ways. A future where the answer is not there yet."""
         decoded, _ = decode(type(request), version, encode(request, version))
         context = SimpleNamespace(
-            broker=self.broker,
+            services=self.broker,
             api_version=version,
             **EVERYTHING,
             client_id="client",

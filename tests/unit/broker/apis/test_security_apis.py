@@ -70,7 +70,7 @@ def answers(
     found = []
     for version in range(registration.min_version, registration.max_version + 1):
         sent, _ = decode(type(request), version, encode(request, version))
-        context = SimpleNamespace(api_version=version, broker=broker, connection=connection, **EVERYTHING)
+        context = SimpleNamespace(api_version=version, services=broker, connection=connection, **EVERYTHING)
         answer = registration.handler(sent, context)
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)

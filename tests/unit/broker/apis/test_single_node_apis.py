@@ -36,7 +36,7 @@ def ask(world: TopicWorld, request: ApiMessage, version: int) -> Any:
     registration = loaded(load_apis()[request.API_KEY])
     assert registration.min_version <= version <= registration.max_version
     context = SimpleNamespace(
-        broker=world, api_version=version, local_address=("10.1.2.3", 1234), listener="PLAINTEXT", **EVERYTHING
+        services=world, api_version=version, local_address=("10.1.2.3", 1234), listener="PLAINTEXT", **EVERYTHING
     )
     kind = response_class(registration)
     sent, _ = decode(type(request), version, encode(request, version))

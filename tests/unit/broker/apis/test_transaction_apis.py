@@ -61,7 +61,7 @@ class WireNode(Node):
             io_pool=self.io_pool,
             producer_ids=SimpleNamespace(next=self._new_id),
         )
-        answer = handler(decoded, SimpleNamespace(broker=broker, api_version=version, **EVERYTHING))
+        answer = handler(decoded, SimpleNamespace(services=broker, api_version=version, **EVERYTHING))
         if inspect.isawaitable(answer):
             answer = self.wait(answer)
         return decode(response, version, encode(answer, version))[0]  # type: ignore[type-var]

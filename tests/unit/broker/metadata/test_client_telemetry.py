@@ -24,7 +24,7 @@ SUBSCRIPTION = {"metrics": "org.apache.kafka.producer,org.apache.kafka.consumer"
 
 def context(world: TopicWorld, client_id: str = "c", software: tuple[str, str] = ("apache-kafka-java", "4.3.1")) -> Any:
     connection = SimpleNamespace(software=software, peer_host="10.0.0.1", peer_port=1234)
-    return SimpleNamespace(broker=world, client_id=client_id, connection=connection, api_version=0, **EVERYTHING)
+    return SimpleNamespace(services=world, client_id=client_id, connection=connection, api_version=0, **EVERYTHING)
 
 
 def subscribe(world: TopicWorld, instance_id: bytes = bytes(16), **who: Any) -> Any:

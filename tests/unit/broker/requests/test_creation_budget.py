@@ -29,7 +29,7 @@ class Mutations:
 
 def room(mutations: Mutations, most: int | None = MAX_PARTITIONS_PER_REQUEST, bound: int = 2**31 - 1) -> Any:
     accounts = PrincipalTopicCounts(BrokerConfig(max_partitions_per_principal=bound))
-    context = SimpleNamespace(broker=SimpleNamespace(topics=SimpleNamespace(makers=accounts)), principal=ALICE)
+    context = SimpleNamespace(services=SimpleNamespace(topics=SimpleNamespace(makers=accounts)), principal=ALICE)
     return CreationBudget(context, mutations, most), accounts  # type: ignore[arg-type]
 
 

@@ -19,7 +19,7 @@ HOSTILE = st.text(min_size=1, max_size=30) | st.sampled_from(
 )  # fmt: skip
 STATE: Any = SimpleNamespace(
     node=SimpleNamespace(ready=True, config=BrokerConfig()),
-    broker=SimpleNamespace(logs=SimpleNamespace(node_id=1)),
+    services=SimpleNamespace(logs=SimpleNamespace(node_id=1)),
     may_act=lambda request: False,
 )
 

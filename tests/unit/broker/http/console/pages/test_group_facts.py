@@ -50,13 +50,13 @@ class HeartbeatGroup(Struct):
 
 
 class State:
-    """A broker that answers these APIs."""
+    """A services that answers these APIs."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = {ApiKey[name]: answer for name, answer in answers.items()}
         self.asked: list[tuple[ApiKey, Any]] = []
         self.calls = self
-        self.broker = SimpleNamespace(logs=SimpleNamespace(get=lambda topic, partition: None))
+        self.services = SimpleNamespace(logs=SimpleNamespace(get=lambda topic, partition: None))
 
     def has(self, key: ApiKey) -> bool:
         return key in self.answers
