@@ -109,7 +109,7 @@ async def test_a_closed_coordinator_makes_no_topic() -> None:
     assert (rig.log.made, rig.runtime.is_open) == (0, False)
 
 
-async def test_what_was_written_is_loaded_and_an_unreadable_partition_stays_in_loading(
+async def test_what_was_written_is_loaded_and_an_unreadable_partition_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rig = Rig()

@@ -114,7 +114,7 @@ def test_a_partition_serves_as_soon_as_it_is_there(harness):
     assert after == [ErrorCode.NONE] * 4
 
 
-def test_a_partition_that_cannot_be_read_stays_in_loading(harness, caplog):
+def test_a_partition_that_cannot_be_read_has_no_coordinator(harness, caplog):
     names = {partition_for(f"g{i}", 4): f"g{i}" for i in range(20)}
     for name in names.values():
         commit(harness, name)
