@@ -116,8 +116,8 @@ MUTATIONS = [
     Mutation(
         "broker/coordinator-job-ends",
         "broker/coordinator/runtime.py",
-        '%d ms failed", self.topic, interval_ms)\n                self._jobs[number]',
-        '%d ms failed", self.topic, interval_ms)\n                return\n                self._jobs[number]',
+        '%d ms) failed", self.topic, interval_ms)\n                self._jobs[number]',
+        '%d ms) failed", self.topic, interval_ms)\n                return\n                self._jobs[number]',
         "A periodic job that fails once is never done again.",
         (COORDINATOR_RUNTIME,),
     ),
