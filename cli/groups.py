@@ -10,6 +10,9 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .support.kafka_client import client_of
+from .support.output import print_deletions, print_json
+
 if TYPE_CHECKING:
     from ..protocol.messages.describe_groups import DescribedGroup
     from .support.kafka_client import KafkaClient
@@ -55,19 +58,6 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print what it would come to, change nothing")
 
 
-def _client(options: Any) -> KafkaClient:
-    from .support.kafka_client import client_of
-
-    return client_of(options)
-
-
-def _print_json(content: Any) -> int:
-    import json
-
-    print(json.dumps(content, indent=2))
-    return 0
-
-
 def _listed(client: KafkaClient, states: list[str]) -> list[Any]:
     from ..protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
     from .support.kafka_client import check, patiently
@@ -82,10 +72,10 @@ def _listed(client: KafkaClient, states: list[str]) -> list[Any]:
 
 def run_list(options: Any) -> int:
     """Run the command; prints, and returns 0."""
-    with _client(options) as client:
+    with client_of(options) as client:
         found = _listed(client, options.state)
     if options.json:
-        return _print_json(
+        return print_json(
             [{"group": listed.group_id, "state": listed.group_state, "type": listed.group_type} for listed in found]
         )
     for listed in found:
@@ -240,11 +230,11 @@ def _lag(end: int | None, committed: int | None) -> int | None:
 
 def run_describe(options: Any) -> int:
     """Run the command; prints, and returns 0."""
-    with _client(options) as client:
+    with client_of(options) as client:
         names = options.groups or [listed.group_id for listed in _listed(client, [])]
         found = describe(client, names) if names else []
     if options.json:
-        return _print_json(found)
+        return print_json(found)
     print("\n\n".join("\n".join(picture(group)) for group in found))
     return 0
 
@@ -276,14 +266,13 @@ def picture(group: dict[str, Any]) -> list[str]:
 
 def run_delete(options: Any) -> int:
     """Prints; 0 when all are gone, 1 when one could not be deleted."""
-    import sys
 
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
     from .support.kafka_client import failure
 
     request = DeleteGroupsRequest(groups_names=options.groups)
-    with _client(options) as client:
+    with client_of(options) as client:
         results = client.ask_coordinator(CoordinatorKind.GROUP, options.groups, request, DeleteGroupsResponse).results
     errors = {
         result.group_id: str(failure(f"group {result.group_id}", result.error_code))
@@ -291,14 +280,7 @@ def run_delete(options: Any) -> int:
         if result.error_code
     }
     deleted = [result.group_id for result in results if not result.error_code]
-    if options.json:
-        _print_json({"deleted": deleted, "errors": errors})
-    else:
-        for name in deleted:
-            print(f"deleted {name}")
-    for text in errors.values():
-        print(f"tidelog: {text}", file=sys.stderr)
-    return 1 if errors else 0
+    return print_deletions(deleted, errors, as_json=options.json)
 
 
 def run_reset(options: Any) -> int:
@@ -307,7 +289,7 @@ def run_reset(options: Any) -> int:
     from .support.offsets import chosen
     from .support.output import table
 
-    with _client(options) as client:
+    with client_of(options) as client:
         states = {group.group_id: group.group_state for group in _listed(client, [])}
         state = states.get(options.group, "")
         if state not in ("", "Empty", "Dead"):
@@ -322,7 +304,7 @@ def run_reset(options: Any) -> int:
         if not options.dry_run:
             _commit(client, options.group, targets)
     if options.json:
-        return _print_json(
+        return print_json(
             [
                 {"topic": t, "partition": p, "before": committed.get((t, p)), "after": offset}
                 for (t, p), offset in targets.items()
@@ -469,84 +451,57 @@ def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGrou
     """Describe consumer groups. KafkaFailure."""
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-    from .support.kafka_client import check
 
-    found = []
     answer = client.ask_coordinator(
         CoordinatorKind.GROUP, names, ConsumerGroupDescribeRequest(group_ids=names), ConsumerGroupDescribeResponse
     )
-    for group in answer.groups:
-        check(f"group {group.group_id}", group.error_code, group.error_message)
-        members = tuple(
-            ShownMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                tuple(
-                    (topic.topic_name, partition)
-                    for topic in member.assignment.topic_partitions
-                    for partition in topic.partitions
-                ),
-                member.member_epoch,
-                "classic" if member.member_type == 0 else "consumer",
-            )
-            for member in group.members
-        )
-        found.append(
-            ShownGroup(
-                group.group_id,
-                "consumer",
-                group.group_state,
-                group.assignor_name,
-                members,
-                group.group_epoch,
-                group.assignment_epoch,
-            )
-        )
-    return found
+    return [
+        _with_assignments(group, "consumer", lambda member: "classic" if member.member_type == 0 else "consumer")
+        for group in answer.groups
+    ]
 
 
 def share_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
     """Describe share groups. KafkaFailure."""
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
-    from .support.kafka_client import check
 
-    found = []
     answer = client.ask_coordinator(
         CoordinatorKind.GROUP, names, ShareGroupDescribeRequest(group_ids=names), ShareGroupDescribeResponse
     )
-    for group in answer.groups:
-        check(f"group {group.group_id}", group.error_code, group.error_message)
-        members = tuple(
-            ShownMember(
-                member.member_id,
-                None,
-                member.client_id,
-                member.client_host,
-                tuple(
-                    (topic.topic_name, partition)
-                    for topic in member.assignment.topic_partitions
-                    for partition in topic.partitions
-                ),
-                member.member_epoch,
-                "share",
-            )
-            for member in group.members
+    return [_with_assignments(group, "share", lambda member: "share") for group in answer.groups]
+
+
+def _with_assignments(group: Any, group_type: str, protocol_of: Callable[[Any], str]) -> ShownGroup:
+    """A described consumer or share group. Members of share groups have no instance id. KafkaFailure."""
+    from .support.kafka_client import check
+
+    check(f"group {group.group_id}", group.error_code, group.error_message)
+    members = tuple(
+        ShownMember(
+            member.member_id,
+            member.instance_id if group_type == "consumer" else None,
+            member.client_id,
+            member.client_host,
+            tuple(
+                (topic.topic_name, partition)
+                for topic in member.assignment.topic_partitions
+                for partition in topic.partitions
+            ),
+            member.member_epoch,
+            protocol_of(member),
         )
-        found.append(
-            ShownGroup(
-                group.group_id,
-                "share",
-                group.group_state,
-                group.assignor_name,
-                members,
-                group.group_epoch,
-                group.assignment_epoch,
-            )
-        )
-    return found
+        for member in group.members
+    )
+    return ShownGroup(
+        group.group_id,
+        group_type,
+        group.group_state,
+        group.assignor_name,
+        members,
+        group.group_epoch,
+        group.assignment_epoch,
+    )
 
 
 def share_offsets(client: KafkaClient, group: str) -> dict[Partition, tuple[int | None, int | None]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from .support.kafka_client import client_of
+from .support.output import print_deletions, print_json
+
 if TYPE_CHECKING:
     from .support.kafka_client import KafkaClient
 
@@ -51,27 +54,14 @@ def _add_config(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--config", metavar="NAME=VALUE", action="append", default=[], help=text)
 
 
-def _client(options: Any) -> KafkaClient:
-    from .support.kafka_client import client_of
-
-    return client_of(options)
-
-
-def _print_json(content: Any) -> int:
-    import json
-
-    print(json.dumps(content, indent=2))
-    return 0
-
-
 def run_list(options: Any) -> int:
     """Run the command; prints, and returns 0."""
     from .support.offsets import topics_of
 
-    with _client(options) as client:
+    with client_of(options) as client:
         names = [topic.name for topic in topics_of(client) if options.internal or not topic.is_internal]
     if options.json:
-        return _print_json(names)
+        return print_json(names)
     for name in names:
         print(name)
     return 0
@@ -79,10 +69,10 @@ def run_list(options: Any) -> int:
 
 def run_describe(options: Any) -> int:
     """Run the command; prints, and returns 0."""
-    with _client(options) as client:
+    with client_of(options) as client:
         found = describe(client, options.topics or None)
     if options.json:
-        return _print_json(found)
+        return print_json(found)
     print("\n\n".join("\n".join(picture(topic)) for topic in found))
     return 0
 
@@ -163,7 +153,7 @@ def run_create(options: Any) -> int:
         replication_factor=-1,
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in settings.items()],
     )
-    with _client(options) as client:
+    with client_of(options) as client:
         answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS), CreateTopicsResponse)
     (result,) = answer.topics
     created = True
@@ -175,7 +165,7 @@ def run_create(options: Any) -> int:
         created = False
     if options.json:
         partitions = result.num_partitions if created else None
-        return _print_json({"topic": options.topic, "created": created, "partitions": partitions})
+        return print_json({"topic": options.topic, "created": created, "partitions": partitions})
     if not created:
         print(f"{options.topic} is there already")
     else:
@@ -198,7 +188,7 @@ def run_alter(options: Any) -> int:
     settings = pairs_of(options.config, "--config")
     if not settings and not options.delete_config and options.partitions is None:
         raise KafkaFailure("nothing to change: give --config NAME=VALUE, --delete-config NAME or --partitions N")
-    with _client(options) as client:
+    with client_of(options) as client:
         if settings or options.delete_config:
             alter(client, TOPIC_RESOURCE, options.topic, f"topic {options.topic}", settings, options.delete_config)
         if options.partitions is not None:
@@ -207,7 +197,7 @@ def run_alter(options: Any) -> int:
             (result,) = client.ask(request, CreatePartitionsResponse).results
             check(f"topic {options.topic}", result.error_code, result.error_message)
     if options.json:
-        return _print_json(
+        return print_json(
             {
                 "topic": options.topic,
                 "set": settings,
@@ -221,7 +211,6 @@ def run_alter(options: Any) -> int:
 
 def run_delete(options: Any) -> int:
     """Prints; 0 when all are gone, 1 when one could not be deleted."""
-    import sys
 
     from ..protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
     from .support.kafka_client import failure
@@ -231,7 +220,7 @@ def run_delete(options: Any) -> int:
         topic_names=options.topics,
         timeout_ms=_TIMEOUT_MS,
     )
-    with _client(options) as client:
+    with client_of(options) as client:
         results = client.ask(request, DeleteTopicsResponse).responses
     errors = {
         result.name or "": str(failure(f"topic {result.name}", result.error_code, result.error_message))
@@ -239,11 +228,4 @@ def run_delete(options: Any) -> int:
         if result.error_code
     }
     deleted = [result.name for result in results if not result.error_code]
-    if options.json:
-        _print_json({"deleted": deleted, "errors": errors})
-    else:
-        for name in deleted:
-            print(f"deleted {name}")
-    for text in errors.values():
-        print(f"tidelog: {text}", file=sys.stderr)
-    return 1 if errors else 0
+    return print_deletions(deleted, errors, as_json=options.json)

@@ -9,6 +9,9 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
+from .support.kafka_client import client_of
+from .support.output import print_json
+
 if TYPE_CHECKING:
     from .support.kafka_client import KafkaClient
 
@@ -43,19 +46,6 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--start-offset", metavar="OFFSET", type=int)
 
 
-def _client(options: Any) -> KafkaClient:
-    from .support.kafka_client import client_of
-
-    return client_of(options)
-
-
-def _print_json(content: Any) -> int:
-    import json
-
-    print(json.dumps(content, indent=2))
-    return 0
-
-
 def run_list(options: Any) -> int:
     """Run the command; prints, and returns 0."""
     from ..protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -64,7 +54,7 @@ def run_list(options: Any) -> int:
 
     longer = -1 if options.longer_than is None else round(options.longer_than * 1000)
     request = ListTransactionsRequest(state_filters=options.state, duration_filter=longer)
-    with _client(options) as client:
+    with client_of(options) as client:
 
         def attempt() -> Any:
             answer = client.ask(request, ListTransactionsResponse)
@@ -78,7 +68,7 @@ def run_list(options: Any) -> int:
         )
     found = sorted(answer.transaction_states, key=lambda transaction: transaction.transactional_id)
     if options.json:
-        return _print_json(
+        return print_json(
             [
                 {"transactionalId": row.transactional_id, "producerId": row.producer_id, "state": row.transaction_state}
                 for row in found
@@ -94,10 +84,10 @@ def run_describe(options: Any) -> int:
     """Run the command; prints, and returns 0."""
     from .support.output import table
 
-    with _client(options) as client:
+    with client_of(options) as client:
         found = describe(client, options.ids)
     if options.json:
-        return _print_json(found)
+        return print_json(found)
     rows = [
         (
             row["transactionalId"],
@@ -179,10 +169,10 @@ def run_producers(options: Any) -> int:
     from .support.offsets import chosen
     from .support.output import table
 
-    with _client(options) as client:
+    with client_of(options) as client:
         found = producers_of(client, chosen(client, [options.topic]))
     if options.json:
-        return _print_json(found)
+        return print_json(found)
     rows = [
         (
             row["topic"],
@@ -208,10 +198,10 @@ def run_abort(options: Any) -> int:
         raise KafkaFailure(
             "give a transactional id; or --topic, --partition and --start-offset (`transactions producers`)"
         )
-    with _client(options) as client:
+    with client_of(options) as client:
         what = _abort_id(client, options.id) if options.id is not None else _abort_at(client, *place)
     if options.json:
-        return _print_json({"aborted": what})
+        return print_json({"aborted": what})
     print(f"aborted {what}")
     return 0
 

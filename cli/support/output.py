@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 
@@ -29,6 +29,26 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]], *, indent: 
         )
         lines.append((indent + "  ".join(cells)).rstrip())
     return lines
+
+
+def print_json(content: object) -> int:
+    """Print for programs; returns 0, a command's exit code."""
+    import json
+
+    print(json.dumps(content, indent=2))
+    return 0
+
+
+def print_deletions(deleted: Sequence[str | None], errors: Mapping[str, str], *, as_json: bool) -> int:
+    """Print names that were deleted, and on stderr the errors of the others; returns the exit code."""
+    if as_json:
+        print_json({"deleted": deleted, "errors": errors})
+    else:
+        for name in deleted:
+            print(f"deleted {name}")
+    for text in errors.values():
+        print(f"tidelog: {text}", file=sys.stderr)
+    return 1 if errors else 0
 
 
 def _text(cell: object) -> str:
