@@ -21,10 +21,12 @@ from tidelog.broker.partitions.format_conversion import QUICK_BYTES, Conversions
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.produce_fetch.produce_job import ProduceJob
 from tidelog.broker.requests.counters import RequestCounters
+from tidelog.protocol.messages.produce import ProduceResponse
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
+from tidelog.protocol.schema import decode
 
 PARTITIONS = 4
 FRESH = 1 << 62
@@ -94,11 +96,17 @@ class Clients:
             job.append(buffer, [("t", parts)], None, None, None)
             answer = job.answer()
             buffer[:] = bytes(len(buffer))  # it is the next request's
-            if inspect.isawaitable(answer) and not await self._waits(asyncio.ensure_future(answer)):
-                self.given_up.update(value for _, _, value in sent)
-                continue
-            ((_, rows),) = job._answers
-            assert [(row[0], bool(row[1])) for row in rows] == [(index, kind == "broken") for index, kind, _ in sent]
+            if inspect.isawaitable(answer):
+                waiting = asyncio.ensure_future(answer)
+                if not await self._waits(waiting):
+                    self.given_up.update(value for _, _, value in sent)
+                    continue
+                answer = waiting.result()
+            response, _ = decode(ProduceResponse, 2, answer, 8)
+            ((_, rows),) = [(topic.name, topic.partition_responses) for topic in response.responses]
+            assert [(row.index, bool(row.error_code)) for row in rows] == [
+                (index, kind == "broken") for index, kind, _ in sent
+            ]
             for index, kind, value in sent:
                 if kind != "broken":
                     told[index].append(value)
