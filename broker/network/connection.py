@@ -559,7 +559,12 @@ class Connection(asyncio.BufferedProtocol):
         self._state = READY
         was_paused, self._paused = self._paused, False
         if self._buffer is not None:
-            self._advance(self._buffer)
+            try:
+                self._advance(self._buffer)
+            except Exception:
+                # A defect. Where the event loop hands over what has come, it closes the connection; here nobody else would.
+                log.exception("%s: closed: a request failed", self)
+                self.close()
         if was_paused and not self._paused and not self.closing and self._transport is not None:
             self._transport.resume_reading()
 

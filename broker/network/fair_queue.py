@@ -82,16 +82,18 @@ class FairQueue:
         return ticket
 
     def _next(self) -> None:
-        """Calls one ticket. Cancelled ones are passed over, and cost no round."""
-        while self._rows:
+        """Calls one ticket. Cancelled ones are passed over, and cost no round. What its holder raises is the loop's to log."""
+        came = False
+        while self._rows and not came:
             client, row = next(iter(self._rows.items()))
-            came = row[0].resume()  # which may join the row again: it is still there
-            row.popleft()
-            del self._rows[client]
-            if row:
-                self._rows[client] = row
-            if came:
-                self.taken += 1
-                break
-        if self._rows:
-            self._call_soon(self._next)
+            came = True  # also if its holder fails: nobody else's turn may be lost
+            try:
+                came = row[0].resume()  # which may join the row again: it is still there
+            finally:
+                row.popleft()
+                del self._rows[client]
+                if row:
+                    self._rows[client] = row
+                self.taken += came
+                if came and self._rows:
+                    self._call_soon(self._next)

@@ -498,6 +498,30 @@ async def test_a_client_that_has_gone_while_it_waited_is_answered_no_more(how: s
     rig.end()
 
 
+async def test_a_defect_met_by_a_request_that_has_waited_ends_its_connection_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As the event loop does where it hands over what has come: a client would wait for an answer for ever."""
+
+    def answer(body: bytes) -> bytes:
+        if body == b"bad":
+            raise ZeroDivisionError("a defect")
+        return body
+
+    rig = Rig(answer)
+    seen: list[str] = []
+    rig.server.fair_queue.join("another", lambda: None)
+    rig.feed(frame(b"bad"))
+    rig.server.fair_queue.join("third", lambda: seen.append("third"))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert rig.seen == [b"bad"]
+    assert rig.connection.closing
+    assert seen == ["third"]
+    assert "ZeroDivisionError" in caplog.text
+    rig.end()
+
+
 async def test_a_client_that_sends_its_requests_in_parts_is_as_heavy() -> None:
     def answer(body: bytes) -> bytes:
         rig.server.now_ns += 3_000_000

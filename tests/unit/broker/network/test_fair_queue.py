@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from tidelog.broker.network.fair_queue import FairQueue
 
 
@@ -91,3 +92,25 @@ def test_who_joins_in_its_turn_stands_behind_the_others_of_its_row() -> None:
     for _ in range(4):
         loop.round()
     assert seen == ["first", "b", "second", "again"]
+
+
+def test_who_fails_in_its_turn_takes_nobody_elses() -> None:
+    """A defect that one request met would stop all whose requests take long, for as long as the daemon runs."""
+    loop, seen = Loop(), list[str]()
+    queue = FairQueue(loop.call_soon)  # type: ignore[arg-type]
+
+    def fail() -> None:
+        raise ZeroDivisionError("a defect")
+
+    queue.join("h", fail)
+    queue.join("h", lambda: seen.append("same row"))
+    queue.join("i", lambda: seen.append("other row"))
+    with pytest.raises(ZeroDivisionError):
+        loop.soon.pop()()
+    for _ in range(3):
+        loop.round()
+    assert seen == ["other row", "same row"]
+    assert (len(queue), loop.soon) == (0, [])
+    queue.join("h", lambda: seen.append("later"))
+    loop.round()
+    assert seen[-1] == "later"
