@@ -274,7 +274,7 @@ def _compact(options: Any) -> int:
     import secrets
     import time
 
-    from ..broker.cleaning.offline_backlog import OfflineBacklog
+    from ..broker.cleaning.offline import OfflineBacklog
     from ..config.loader import load_config
     from ..storage.clock import SystemTime
     from ..storage.io.filesystem import RealFileSystem

@@ -41,7 +41,7 @@ async def create_acls(request: CreateAclsRequest, context: RequestContext) -> Cr
 
 
 def _rule(creation: AclCreation) -> Acl | ProtocolError:
-    from ..security.acl.validation import new_rule
+    from ..security.acl.rules import new_rule
 
     try:
         return new_rule(

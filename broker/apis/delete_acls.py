@@ -54,7 +54,7 @@ async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> De
 
 
 def _filter(wanted: DeleteAclsFilter) -> AclFilter | ProtocolError:
-    from ..security.acl.validation import new_filter
+    from ..security.acl.rules import new_filter
 
     try:
         return new_filter(

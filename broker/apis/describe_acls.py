@@ -54,7 +54,7 @@ def describe_acls(
 
 
 def _steps(request: DescribeAclsRequest, context: RequestContext) -> Steps[DescribeAclsResponse]:
-    from ..security.acl.validation import new_filter
+    from ..security.acl.rules import new_filter
 
     try:
         authorizer = acl_authorizer(context)

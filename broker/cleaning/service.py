@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...cleaner.cleaner_manager import CleanerManager
 from ...cleaner.cleaner_pool import CleanerPool, PoolSettings
-from ..runtime.thread_priority import lower_priority
+from ..runtime.threads import lower_priority
 from .requests import CleanRequests
 
 if TYPE_CHECKING:

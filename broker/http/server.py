@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.switch_interval import shortened_switch_interval
+from ..runtime.threads import shortened_switch_interval
 from .user import PEER
 
 if TYPE_CHECKING:

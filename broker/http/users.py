@@ -2,7 +2,7 @@
 
 Basic checks the SCRAM credentials of `metadata.db`, which is slow by design: a password that was right is remembered for a while
 as a keyed hash, and only together with the very credentials that it fits, so that a change of the password holds at once. Others
-are checked where SASL's are: one at a time, each address in its turn (`password_checks.py`), so that guessing by whatever way
+are checked where SASL's are: one at a time, each address in its turn (`PasswordChecks`), so that guessing by whatever way
 takes one thread of low priority and no more. `Attempts` turns away who goes on, by the same count as on other listeners.
 
 Bearer is a token of `http.tokens.file`, or a JSON web token that `security/sasl/tokens.py` checks as it does for SASL. A
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from ..security.credentials import Credential, Users
     from ..security.principal import MappingRule
     from ..security.sasl.jwks import Wait
-    from ..security.sasl.login_attempts import Attempt
-    from ..security.sasl.password_checks import Guesses
+    from ..security.sasl.login_attempts import Attempt, Guesses
     from ..security.sasl.tokens import TokenVerifier
-    from .token_file import TokenFile
+    from .authentication import TokenFile
 
 MAX_HEADER_CHARACTERS = 8192
 """Maximum length of a password; tokens may use what HTTP's own limit on a line leaves (64 KiB)."""

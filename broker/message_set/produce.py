@@ -18,8 +18,7 @@ from ...protocol.message_set.wire import multi_produce_answer, produce_answer
 from ...protocol.records.attributes import TRANSACTIONAL_MASK
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ..metadata.topics import INTERNAL_TOPICS
-from ..partitions.format_conversion import QUICK_BYTES
-from ..partitions.loop_budget import LoopBudget
+from ..partitions.format_conversion import QUICK_BYTES, LoopBudget
 from ..partitions.partition import CODEC_AT
 from ..runtime.error_codes import error_code
 

@@ -1,5 +1,5 @@
 """The write side of a connection in the clear: bytes, and slices of files that never pass through this process.
-`tls_outbound.py` has the other.
+`tls_connection.py` has the other.
 
 A response is a list of parts, each either bytes or a `FileSlice`. Parts go out in order through one duplicate of the connection's
 descriptor: bytes with `send(MSG_MORE)` when a slice follows, slices with `sendfile`. Bytes that the kernel does not take at once

@@ -2,7 +2,7 @@
 alike, and go to the listener's own handler.
 
 Owns, on the loop thread: the bound sockets, the set of open connections, the scratch buffer that they share, and the bounds
-on requests and answers that are not whole (`receive_budget.py`, `send_budget.py`). `stop_accepting` and `close_all` are the two
+on requests and answers that are not whole (`memory.py`). `stop_accepting` and `close_all` are the two
 halves of a clean stop.
 """
 
@@ -25,9 +25,8 @@ from .advertised_address import HINT, container_network, plain_host
 from .connection import Connection
 from .descriptor_limit import Descriptors, open_limit
 from .fair_queue import FairQueue
+from .memory import CROWDED_UNSENT_BYTES, RequestMemoryBudget, ResponseMemoryBudget
 from .outbound import SendCounters
-from .receive_budget import RequestMemoryBudget
-from .send_budget import CROWDED_UNSENT_BYTES, ResponseMemoryBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -9,7 +9,7 @@ An append is made ready there, and appended on the loop thread like any other (o
 given then, so the log's order is that of the appends. A connection has one request at a time and stands still until it is
 answered, so its order is kept too.
 
-A compressed batch is checked on the loop for some milliseconds (`CHECK_NS` of `loop_budget.py`) and if it holds little
+A compressed batch is checked on the loop for some milliseconds (`CHECK_NS`) and if it holds little
 (`quick_expansion`): one of 4 KiB may hold 128 MiB, and looking at it would hold up everybody for a tenth of a second; one that
 holds nothing may take as long, made of what is expensive to decompress.
 
@@ -18,6 +18,14 @@ small batches, or few that hold a lot, waits for its own, and others for one of 
 without a task. It is bounded in bytes, of which each batch takes `JOB_BYTES` more than it has, so that many small ones are
 bounded too; more is refused for now, with an error that clients try again after. Answers that are made in memory have places of
 their own (`answers`), since what is ready of one waits there for the rest of it.
+
+LoopBudget: what appending one request's batches may cost the loop thread before the rest goes to another thread.
+
+    compressed batches   until the request has taken LOOP_NS, each for CHECK_NS at most, and what `quick_expansion` allows
+    plain batches        of any number; large ones (TIMED_BYTES) until the request has taken LOOP_NS, very large ones never
+    other formats        quick ones (`is_quick`), until `convertible` bytes are used up
+
+Batches at the conversion thread must not be overtaken: `ahead` has their partitions.
 """
 
 from __future__ import annotations
@@ -34,7 +42,7 @@ from ...protocol.records.record_batch import ATTRIBUTES_AT as BATCH_ATTRIBUTES_A
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ..runtime.fair_places import FairPlaces
 from ..runtime.garbage import malloc_trim
-from ..runtime.switch_interval import shortened_switch_interval
+from ..runtime.threads import shortened_switch_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -43,6 +51,38 @@ if TYPE_CHECKING:
     from .partition import Partition
 
     Append = Callable[[Partition, bytearray, "_Turn"], Coroutine[Any, Any, LogAppendInfo]]
+
+LOOP_NS = 20_000_000
+"""Loop time for compressed batches of one client's requests that came together; further ones go to the conversion thread."""
+
+CHECK_NS = 5_000_000
+"""Loop time for one compressed batch; one that takes longer is checked again from its beginning by that thread."""
+
+TIMED_BYTES = 64 << 10
+"""Plain batches above this size are looked at by that thread too, behind `LOOP_NS`: smaller ones take microseconds."""
+
+CONVERTIBLE_BYTES = 64 << 10
+"""Bytes of one request, or of one chunk of a long one, that the loop may convert: 16 ms of the smallest records."""
+
+
+class LoopBudget:
+    """Budget of loop time for one request. `Partition.append` reads and writes it; loop thread.
+
+    Attributes:
+        client: in whose turn the conversions' thread has what is handed to it.
+        since: when the loop began with what the client sent, by `perf_counter_ns`.
+        convertible: bytes whose format the loop may still change.
+        ahead: partitions of which the conversions' thread has been handed a batch; None: it has nothing of this request.
+    """
+
+    __slots__ = ("ahead", "client", "convertible", "since")
+
+    def __init__(self, client: str, since: int, convertible: int = CONVERTIBLE_BYTES) -> None:
+        self.client = client
+        self.since = since
+        self.convertible = convertible
+        self.ahead: set[Partition] | None = None
+
 
 T = TypeVar("T")
 Appended = TypeVar("Appended", bound="LogAppendInfo | None")

@@ -8,7 +8,7 @@ commit). Records appended meanwhile are covered by the next one.
 
     small and plain                     on the loop thread, at once: by far the most
     needs another format                prepared by the conversions' thread (`format_conversion.py`), unless it is quick
-    takes long to look at               checked by that thread: compressed ones, and very large ones (`loop_budget.py`)
+    takes long to look at               checked by that thread: compressed ones, and very large ones (`LoopBudget`)
     its directory's disk is slow        written by the directory's writer thread (`append_offload.py`), also what was prepared
 
 While a disk is slow, whatever takes the log's lock, which the writer may hold for as long as the disk likes, happens in a thread
@@ -33,8 +33,7 @@ from ...storage.exceptions import KafkaStorageError, StorageError
 from ...storage.segment.segment_list import floor_index
 from .append_offload import AppendOffload
 from .disk_workers import DiskWorkers
-from .format_conversion import MOST_QUICK_BYTES, is_quick, quick_expansion
-from .loop_budget import CHECK_NS, LOOP_NS, TIMED_BYTES
+from .format_conversion import CHECK_NS, LOOP_NS, MOST_QUICK_BYTES, TIMED_BYTES, is_quick, quick_expansion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
     from ...storage.values import FetchDataInfo, LogAppendInfo
     from ..metadata.topics import TopicRegistry
     from .disk_workers import Outcome
-    from .format_conversion import Conversions
-    from .loop_budget import LoopBudget
+    from .format_conversion import Conversions, LoopBudget
     from .purgatory import DelayedFetch
 
     #: `Conversions.append` or `append_compressed`.

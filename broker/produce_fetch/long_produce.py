@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages._hot import parse_produce
-from ..partitions.loop_budget import CONVERTIBLE_BYTES
+from ..partitions.format_conversion import CONVERTIBLE_BYTES
 from ..requests.context import RequestContext
 from ..runtime.cooperative import CHUNK_UNITS
 from ..runtime.error_codes import error_code

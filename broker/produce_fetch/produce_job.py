@@ -25,7 +25,7 @@ from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
 from ..metadata.topics import INTERNAL_TOPICS
 from ..network.pending_response import PendingResponse
-from ..partitions.loop_budget import CONVERTIBLE_BYTES, LoopBudget
+from ..partitions.format_conversion import CONVERTIBLE_BYTES, LoopBudget
 from ..partitions.partition import CODEC_AT
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..network.fair_queue import Ticket
 from ..runtime.exceptions import RequestDeferred
 from ..runtime.garbage import pause_full_gc, resume_full_gc
-from ..runtime.switch_interval import shortened_switch_interval
-from ..runtime.thread_priority import lower_priority
+from ..runtime.threads import lower_priority, shortened_switch_interval
 
 if TYPE_CHECKING:
     from ..network.connection import Connection

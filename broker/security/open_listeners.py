@@ -4,10 +4,13 @@ Nothing is wrong with a daemon that has them, in a network of its own, so it is 
 if a listener authenticates. If others reach its address is not known (a container's port may be published or not), only that it
 is not this machine's alone. With an authorizer a Kafka listener lets strangers do what rules allow `User:ANONYMOUS`, which
 somebody has written: it is not told. HTTP is, since rules do not hold there.
+
+`is_loopback` and `is_local_name` classify hosts as clients name them. Pure functions; any thread.
 """
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...config.listener_settings import HTTP
@@ -15,6 +18,31 @@ from ...config.listener_settings import HTTP
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...config.listener import Listener
+
+
+def is_address(host: str) -> bool:
+    """True for an IP address, which no resolver can be made to turn into another."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_local_name(host: str) -> bool:
+    """True for names that mean this machine by RFC 6761, whatever a resolver says."""
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def is_loopback(address: str) -> bool:
+    """True for a loopback address."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)
+
 
 ADVICE = (
     "bind it to 127.0.0.1, or authenticate clients (SASL or certificates for Kafka's protocol, message.set.authentication, "
@@ -60,7 +88,6 @@ def is_this_machines(host: str) -> bool:
     """True if only this machine reaches the address that a listener is bound to. Names are not resolved."""
     if host in ("127.0.0.1", "::1"):
         return True
-    from ..runtime.hosts import is_local_name, is_loopback
 
     return is_local_name(host.lower()) or is_loopback(host)
 

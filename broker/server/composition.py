@@ -37,7 +37,7 @@ from ..requests.bulk_lane import BulkRequestLane
 from ..requests.counters import RequestCounters
 from ..requests.services import Services
 from ..runtime.lazy import Lazy
-from ..runtime.thread_priority import lower_priority
+from ..runtime.threads import lower_priority
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ..security.acl.authorizer import Authorizer
     from ..security.credentials import Users
     from ..security.sasl.listener_security import ListenerSecurity, SaslCommons
-    from ..security.sasl.password_checks import Guesses
+    from ..security.sasl.login_attempts import Guesses
     from ..share.manager import SharePartitions
     from ..transactions.coordinator import TransactionCoordinator
 
@@ -267,7 +267,7 @@ class Securities:
         return self._commons
 
     def _make_guesses(self) -> Guesses:
-        from ..security.sasl.password_checks import Guesses
+        from ..security.sasl.login_attempts import Guesses
 
         # One thread: whoever guesses gets no more of the machine, and no thread that files need.
         self._pool = ThreadPoolExecutor(1, "passwords", lower_priority)

@@ -38,7 +38,7 @@ from ..requests.registry import listed_versions, load_apis
 from ..runtime.durability import durability_line
 from ..runtime.garbage import gc_paused
 from ..runtime.lazy import Lazy
-from ..runtime.thread_priority import prefer_latency
+from ..runtime.threads import prefer_latency
 from ..runtime.timer import LoopTimer, Timer
 from ..security.open_listeners import ADVICE, open_listeners
 from .composition import Basics, Securities, gated_message_sets, make_message_sets, make_services, read_metadata

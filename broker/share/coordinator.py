@@ -22,9 +22,8 @@ from ..coordinator.internal_topic import CoordinatorLog, CoordinatorRecord
 from ..coordinator.runtime import CoordinatorRuntime, RunBlocking, Unsynced
 from ..metadata.topics import SHARE_GROUP_STATE
 from . import state as states
-from .loading import Loaded, load_share_state
 from .records import SharePartitionKey, ShareState, StateBatch
-from .state import StateEntry, StateShard
+from .state import Loaded, StateEntry, StateShard, load_share_state
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig

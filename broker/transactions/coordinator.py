@@ -24,8 +24,7 @@ from ..coordinator.runtime import CoordinatorRuntime, RunBlocking, Unsynced, whe
 from ..metadata.features import TRANSACTION_VERSION
 from ..metadata.topics import TRANSACTION_STATE
 from . import states
-from .loading import LoadedTransactions, load_transactions
-from .log import TransactionEntry, TransactionLog, TransactionShard
+from .log import LoadedTransactions, TransactionEntry, TransactionLog, TransactionShard, load_transactions
 from .markers import Completions, Marker, MarkerWriter
 from .states import Producer, TransactionMetadata, TransactionState
 

@@ -9,7 +9,7 @@ import pytest
 from support.daemon import Daemon
 from support.kafka_sample import GOLDEN, PARTITIONS, SampleLog, copy_sample, sample_log
 from support.wire_client import WireClient
-from tidelog.broker.transactions.records import read_transaction_key, read_transaction_value
+from tidelog.broker.transactions.log import read_transaction_key, read_transaction_value
 from tidelog.broker.transactions.states import TransactionState
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.messages.describe_configs import (

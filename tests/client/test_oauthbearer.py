@@ -19,7 +19,7 @@ from support.inside import principals, services_of
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from support.wire_client import WireClient
 from tidelog.broker.security.sasl import jwks
-from tidelog.broker.security.sasl.jwks_source import MAX_BYTES, HttpSource, SourceError, source_of
+from tidelog.broker.security.sasl.jwks import MAX_BYTES, HttpSource, SourceError, source_of
 from tidelog.config.exceptions import ConfigError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse

@@ -187,7 +187,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/deleted-transactional-id",
-        "broker/transactions/loading.py",
+        "broker/transactions/log.py",
         "            elif value is None:\n                newest.pop(key, None)",
         "            elif value is None:\n                pass",
         "A deleted transactional id comes back with a restart.",

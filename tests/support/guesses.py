@@ -8,8 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from support.fake_logs import InlineExecutor
-from tidelog.broker.security.sasl.login_attempts import Attempts
-from tidelog.broker.security.sasl.password_checks import Guesses, PasswordChecks
+from tidelog.broker.security.sasl.login_attempts import Attempts, Guesses, PasswordChecks
 
 
 def guesses(now_s: Callable[[], float] = lambda: 0.0) -> Guesses:

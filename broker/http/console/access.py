@@ -26,7 +26,7 @@ import socket
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...runtime.hosts import is_address, is_local_name, is_loopback
+from ...security.open_listeners import is_address, is_local_name, is_loopback
 from ..user import Role
 from .page_request import COOKIE, FORBIDDEN, MISDIRECTED
 

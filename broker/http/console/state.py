@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ....storage.log.record_counts import RecordCounts
-from ...runtime.switch_interval import shortened_switch_interval
+from ...runtime.threads import shortened_switch_interval
 from .access import FormTokens, Right, refusal
 from .loop_calls import LoopCalls
 from .page_request import NOT_FOUND, UNAVAILABLE, PageError

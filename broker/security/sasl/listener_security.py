@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from ....config.broker_config import BrokerConfig
     from ....config.listener import Listener
     from ..credentials import Users
-    from .login_attempts import Attempt
-    from .password_checks import Guesses
+    from .login_attempts import Attempt, Guesses
     from .tokens import TokenVerifier
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....config.exceptions import ConfigError
 from ....protocol.jaas import options_of
-from .jwks import Keys, Pauses
-from .jwks_source import FileSource, SourceError, source_of
+from .jwks import FileSource, Keys, Pauses, SourceError, source_of
 from .mechanism import Refusal, Step
 from .tokens import TokenRules, TokenVerifier
 

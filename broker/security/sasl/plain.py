@@ -15,7 +15,7 @@ from .mechanism import WRONG, Refusal, Step
 
 if TYPE_CHECKING:
     from ..credentials import Users
-    from .password_checks import PasswordChecks
+    from .login_attempts import PasswordChecks
 
 MAX_PASSWORD_BYTES = 1024
 

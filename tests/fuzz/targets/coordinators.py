@@ -18,10 +18,10 @@ from tidelog.broker.groups.heartbeat.registry import TYPES, record_kind
 from tidelog.broker.groups.loading import load_partition
 from tidelog.broker.groups.store import records as offsets
 from tidelog.broker.share import records as share
-from tidelog.broker.share.loading import load_share_state
-from tidelog.broker.transactions.loading import load_transactions
-from tidelog.broker.transactions.records import (
+from tidelog.broker.share.state import load_share_state
+from tidelog.broker.transactions.log import (
     TransactionRecordError,
+    load_transactions,
     read_transaction_key,
     read_transaction_value,
     transaction_key,

@@ -16,8 +16,8 @@ from support.topic_world import InlineExecutor
 from tidelog.broker.security.credentials import Credential, new_credential, parse_credential
 from tidelog.broker.security.principal import name_of, parse_rules, subject_of
 from tidelog.broker.security.sasl.disguise import Disguise
+from tidelog.broker.security.sasl.login_attempts import PasswordChecks
 from tidelog.broker.security.sasl.mechanism import Refusal, Step
-from tidelog.broker.security.sasl.password_checks import PasswordChecks
 from tidelog.broker.security.sasl.plain import PlainExchange
 from tidelog.broker.security.sasl.scram import ScramExchange
 from tidelog.protocol import jaas

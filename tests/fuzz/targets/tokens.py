@@ -20,7 +20,7 @@ from unittest.mock import patch
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from fuzz.target import target
-from tidelog.broker.http.token_file import parse_tokens, read_tokens
+from tidelog.broker.http.authentication import parse_tokens, read_tokens
 from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.broker.security.sasl.jwks import Keys, Pauses, parse_keys
 from tidelog.broker.security.sasl.mechanism import Refusal, Step

@@ -15,11 +15,10 @@ from typing import Any
 
 from fuzz.target import target
 from support.guesses import guesses, run_at_once
-from tidelog.broker.http.authentication import HttpGate
+from tidelog.broker.http.authentication import HttpGate, TokenFile
 from tidelog.broker.http.console import record_text
 from tidelog.broker.http.console.page_request import COOKIE, MAX_FIELDS, PageError, read_form, read_request
 from tidelog.broker.http.console.pages.records import moment_ms
-from tidelog.broker.http.token_file import TokenFile
 from tidelog.broker.http.user import USER, HttpUser, Role
 from tidelog.broker.http.users import HttpUsers, NotLetInError
 from tidelog.broker.security.credentials import new_credential

@@ -14,7 +14,7 @@ from support.topic_world import topic_world
 from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.network.outbound import FileSlice
 from tidelog.broker.partitions.fetch_session import FetchSessions
-from tidelog.broker.partitions.loop_budget import LoopBudget
+from tidelog.broker.partitions.format_conversion import LoopBudget
 from tidelog.broker.partitions.purgatory import FetchPurgatory
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.protocol.errors import ErrorCode

@@ -18,8 +18,13 @@ from support.transactions import Node
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.partitions import partition as partition_module
 from tidelog.broker.partitions.append_offload import AppendOffload
-from tidelog.broker.partitions.format_conversion import MOST_QUICK_BYTES, QUICK_BYTES, Conversions
-from tidelog.broker.partitions.loop_budget import CONVERTIBLE_BYTES, LoopBudget
+from tidelog.broker.partitions.format_conversion import (
+    CONVERTIBLE_BYTES,
+    MOST_QUICK_BYTES,
+    QUICK_BYTES,
+    Conversions,
+    LoopBudget,
+)
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.broker.runtime.exceptions import ConnectionAborted

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from support.cleaning import data_records, put
 from support.mock_time import START_MS, MockScheduler, MockTime
-from tidelog.broker.cleaning.offline_backlog import CleanedLog, OfflineBacklog
+from tidelog.broker.cleaning.offline import CleanedLog, OfflineBacklog
 from tidelog.broker.metadata.store import MetadataStore, TopicRecord
 from tidelog.config.exceptions import ConfigError
 from tidelog.config.loader import load_config

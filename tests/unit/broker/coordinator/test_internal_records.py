@@ -25,7 +25,7 @@ from tidelog.broker.share.records import (
     update_key,
     update_value,
 )
-from tidelog.broker.transactions.records import transaction_key, transaction_value
+from tidelog.broker.transactions.log import transaction_key, transaction_value
 from tidelog.broker.transactions.states import TransactionMetadata, TransactionState
 from tidelog.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from tidelog.protocol.schema import encode_with_version

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tidelog.broker.http.token_file import MAX_FILE_BYTES, TokenFile, parse_tokens
+from tidelog.broker.http.authentication import MAX_FILE_BYTES, TokenFile, parse_tokens
 from tidelog.config.exceptions import ConfigError
 
 A, B = "a" * 32, "b.~+/-_" * 5 + "=="

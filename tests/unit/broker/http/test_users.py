@@ -13,8 +13,8 @@ import pytest
 from support.guesses import guesses, run_at_once
 from support.tokens import AUDIENCE, ISSUER, key_set, private_key, public_jwk, token_of
 from tidelog.broker.http import users as http_users
+from tidelog.broker.http.authentication import TokenFile
 from tidelog.broker.http.connections import PutOut
-from tidelog.broker.http.token_file import TokenFile
 from tidelog.broker.http.user import HttpUser, Role
 from tidelog.broker.http.users import (
     CHECK_TIMEOUT_S,

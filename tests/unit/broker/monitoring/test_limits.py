@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 from tidelog.broker.metadata.creation_limits import Makers, PrincipalTopicCounts
 from tidelog.broker.monitoring.limits import limit_metrics, long_request_metrics, maker_metrics
-from tidelog.broker.network.receive_budget import RequestMemoryBudget
-from tidelog.broker.network.send_budget import ResponseMemoryBudget
+from tidelog.broker.network.memory import RequestMemoryBudget, ResponseMemoryBudget
 from tidelog.broker.runtime.metric_family import families_of
 from tidelog.config.broker_config import BrokerConfig
 

@@ -6,8 +6,7 @@ import random
 
 import pytest
 from support.connections import frame
-from tidelog.broker.network.receive_budget import BufferPool
-from tidelog.broker.network.receive_buffer import ReceiveBuffer
+from tidelog.broker.network.memory import BufferPool, ReceiveBuffer
 
 
 @pytest.mark.parametrize("seed", range(20))

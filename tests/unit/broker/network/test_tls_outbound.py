@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trustme
 from tidelog.broker.network.outbound import FileSlice, Part, SendCounters
-from tidelog.broker.network.tls_outbound import ENCRYPTED_BYTES, TlsOutbound
+from tidelog.broker.network.tls_connection import ENCRYPTED_BYTES, TlsOutbound
 
 CA = trustme.CA()
 SERVER = CA.issue_cert("localhost")

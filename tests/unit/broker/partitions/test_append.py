@@ -11,8 +11,7 @@ import pytest
 from support.logs import SMALL_INDEX, World, batch, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.broker.partitions.append_offload import AppendOffload
-from tidelog.broker.partitions.format_conversion import QUICK_BYTES, Conversions
-from tidelog.broker.partitions.loop_budget import LoopBudget
+from tidelog.broker.partitions.format_conversion import QUICK_BYTES, Conversions, LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.attributes import Compression

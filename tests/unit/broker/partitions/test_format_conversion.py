@@ -17,10 +17,10 @@ from tidelog.broker.partitions.format_conversion import (
     QUICK_BYTES,
     TRIES,
     Conversions,
+    LoopBudget,
     is_quick,
     quick_expansion,
 )
-from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError

@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 from support.logs import World, append, batch, read_records
 from support.topic_world import TopicWorld, topic_world
+from tidelog.broker.partitions.format_conversion import LoopBudget
 from tidelog.broker.partitions.log_mover import LogMover
-from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.io.filesystem import RealFileSystem

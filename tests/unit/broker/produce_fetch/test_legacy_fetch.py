@@ -16,8 +16,7 @@ from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.network.outbound import FileSlice, SendCounters
 from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.fetch_session import FetchSessions
-from tidelog.broker.partitions.format_conversion import ANSWERS, Conversions
-from tidelog.broker.partitions.loop_budget import LoopBudget
+from tidelog.broker.partitions.format_conversion import ANSWERS, Conversions, LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.purgatory import FetchPurgatory
 from tidelog.broker.produce_fetch import legacy_fetch as old_fetch

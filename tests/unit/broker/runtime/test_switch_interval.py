@@ -3,7 +3,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tidelog.broker.runtime.switch_interval import SWITCH_INTERVAL_S, shortened_switch_interval
+from tidelog.broker.runtime.threads import SWITCH_INTERVAL_S, shortened_switch_interval
 
 
 def test_turns_are_short_until_the_last_one_leaves() -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from tidelog.broker.runtime.thread_priority import NICE, SCHED_SETATTR, SLICE_NS, lower_priority, prefer_latency
+from tidelog.broker.runtime.threads import NICE, SCHED_SETATTR, SLICE_NS, lower_priority, prefer_latency
 
 NUMBER = SCHED_SETATTR.get(platform.machine())
 

@@ -11,8 +11,8 @@ import pytest
 from support.groups import MemoryCoordinatorLog
 from support.mock_time import MockTime, MockTimer
 from tidelog.broker.share.coordinator import ShareCoordinator
-from tidelog.broker.share.loading import load_share_state
 from tidelog.broker.share.records import SNAPSHOT, RecordState, SharePartitionKey, StateBatch, read_key
+from tidelog.broker.share.state import load_share_state
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError

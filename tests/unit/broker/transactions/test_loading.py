@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tidelog.broker.coordinator.internal_topic import ReplayBatch
-from tidelog.broker.transactions.loading import load_transactions
-from tidelog.broker.transactions.records import transaction_key, transaction_value
+from tidelog.broker.transactions.log import load_transactions, transaction_key, transaction_value
 from tidelog.broker.transactions.states import TransactionMetadata, TransactionState
 
 METADATA = TransactionMetadata("a", 5, 1, 100, TransactionState.EMPTY, 7, previous_producer_id=5)

@@ -10,8 +10,7 @@ from support.groups import MemoryCoordinatorLog, make_runtime
 from support.mock_time import MockTime
 from tidelog.broker.coordinator.runtime import CoordinatorRuntime
 from tidelog.broker.metadata.features import Features
-from tidelog.broker.transactions.log import TransactionEntry, TransactionLog, TransactionShard
-from tidelog.broker.transactions.records import read_transaction_value
+from tidelog.broker.transactions.log import TransactionEntry, TransactionLog, TransactionShard, read_transaction_value
 from tidelog.broker.transactions.states import TransactionMetadata, TransactionState
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError

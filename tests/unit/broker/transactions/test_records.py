@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.kafka_sample import GOLDEN
 from tidelog.broker.groups.store.offsets import TopicPartition
-from tidelog.broker.transactions.records import (
+from tidelog.broker.transactions.log import (
     TransactionRecordError,
     read_transaction_key,
     read_transaction_value,

@@ -8,7 +8,7 @@ import pytest
 from tidelog.broker.http.console.access import FormTokens, Right, host_of, refusal
 from tidelog.broker.http.console.page_request import PageRequest
 from tidelog.broker.http.user import HttpUser, Role
-from tidelog.broker.runtime.hosts import is_loopback
+from tidelog.broker.security.open_listeners import is_loopback
 from tidelog.config.broker_config import BrokerConfig
 
 HERE = PageRequest("GET", "/", peer="127.0.0.1", authority="localhost:9404")

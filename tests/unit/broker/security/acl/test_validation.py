@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tidelog.broker.security.acl.model import AclOperation, PatternType, Permission, ResourceType
-from tidelog.broker.security.acl.validation import LONGEST_TEXT, new_filter, new_rule
+from tidelog.broker.security.acl.rules import LONGEST_TEXT, new_filter, new_rule
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 RULE: dict[str, Any] = {

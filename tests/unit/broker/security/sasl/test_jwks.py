@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from support.tokens import key_set, private_key, public_jwk
-from tidelog.broker.security.sasl.jwks import BETWEEN_S, Keys, Pauses, Wait, parse_keys
-from tidelog.broker.security.sasl.jwks_source import SourceError
+from tidelog.broker.security.sasl.jwks import BETWEEN_S, Keys, Pauses, SourceError, Wait, parse_keys
 
 ONE = public_jwk(private_key(), "one")
 EC = public_jwk(private_key("P-256"), "ec")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidelog.broker.security.sasl.jwks_source import MAX_BYTES, FileSource, HttpSource, SourceError, source_of
+from tidelog.broker.security.sasl.jwks import MAX_BYTES, FileSource, HttpSource, SourceError, source_of
 
 
 def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import trustme
 from support.tokens import key_set, private_key, public_jwk
 from tidelog.broker.security.credentials import Users
 from tidelog.broker.security.sasl.listener_security import ListenerSecurity, SaslCommons
+from tidelog.broker.security.sasl.login_attempts import Guesses
 from tidelog.broker.security.sasl.mechanism import Exchange, Refusal, Step
 from tidelog.broker.security.sasl.oauthbearer import OAuthExchange
-from tidelog.broker.security.sasl.password_checks import Guesses
 from tidelog.broker.security.sasl.plain import PlainExchange
 from tidelog.broker.security.sasl.scram import ScramExchange
 from tidelog.config.broker_config import BrokerConfig, broker_config

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from tidelog.broker.security.sasl.password_checks import PasswordChecks
+from tidelog.broker.security.sasl.login_attempts import PasswordChecks
 
 
 class Thread(Executor):

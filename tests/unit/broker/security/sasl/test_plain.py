@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import pytest
 from tidelog.broker.security.credentials import Credential, new_credential
 from tidelog.broker.security.credentials import Users as StoredUsers
-from tidelog.broker.security.sasl.login_attempts import MOST_FAILURES, Attempts, TurnedAway
+from tidelog.broker.security.sasl.login_attempts import MOST_FAILURES, Attempts, PasswordChecks, TurnedAway
 from tidelog.broker.security.sasl.mechanism import Refusal
-from tidelog.broker.security.sasl.password_checks import PasswordChecks
 from tidelog.broker.security.sasl.plain import PlainExchange
 
 ALICE = new_credential("SCRAM-SHA-512", "pencil", b"salt")

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tokens import AUDIENCE, ISSUER, key_set, private_key, public_jwk, token_of
 from tidelog.broker.runtime.exceptions import ConnectionAborted
-from tidelog.broker.security.sasl.jwks import Keys, Pauses
-from tidelog.broker.security.sasl.jwks_source import SourceError
+from tidelog.broker.security.sasl.jwks import Keys, Pauses, SourceError
 from tidelog.broker.security.sasl.mechanism import Refusal
 from tidelog.broker.security.sasl.tokens import MAX_LIFETIME_S, TokenRules, TokenVerifier
 

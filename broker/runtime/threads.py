@@ -1,4 +1,10 @@
-"""Thread priorities: the loop runs as soon as it wakes, cleaners run when no other thread wants the processor.
+"""How threads share the interpreter and the processor.
+
+`shortened_switch_interval` lets threads switch more often than every 5 ms while other threads run long Python code (a scrape, a
+conversion). The event loop needs the interpreter once or twice for each request; a thread that is busy gives it up only when its
+turn is over. The interval is the whole interpreter's, so it is counted who wants it short. Any thread.
+
+Thread priorities: the loop runs as soon as it wakes, cleaners run when no other thread wants the processor.
 
 A nice value shares out time; it does not say who waits. Linux lets a thread that runs finish its slice (some milliseconds)
 before one that wakes gets its turn, a cleaner with a high nice value too: with a pass under way that was most of the 99th
@@ -19,7 +25,33 @@ import os
 import platform
 import sys
 import threading
+from collections.abc import Iterator
 from struct import Struct
+
+SWITCH_INTERVAL_S = 0.0005
+
+_lock = threading.Lock()
+_wanted = 0
+_ordinary_s = 0.0
+
+
+@contextlib.contextmanager
+def shortened_switch_interval() -> Iterator[None]:
+    """Set the interpreter's switch interval to `SWITCH_INTERVAL_S` until the last thread has left this context."""
+    global _wanted, _ordinary_s
+    with _lock:
+        if not _wanted:
+            _ordinary_s = sys.getswitchinterval()
+            sys.setswitchinterval(min(SWITCH_INTERVAL_S, _ordinary_s))
+        _wanted += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _wanted -= 1
+            if not _wanted:
+                sys.setswitchinterval(_ordinary_s)
+
 
 NICE = 4
 """Niceness of cleaner threads: a quarter of a core against one other thread, instead of half."""
