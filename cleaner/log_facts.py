@@ -1,8 +1,8 @@
 """Gathers facts of a log's segments as values: for the decision (`eligibility.py`) and for metrics.
 
 A list of segments is a snapshot; their files are opened by name when a fact is asked for, while retention and swaps may remove
-them. One that went meanwhile is no failure of the log: `read_steady` reads again with both locked out. The first try takes no
-lock, since reading may take long and retention must not wait for it as a rule.
+them. A file that has gone meanwhile is no failure of the log: `read_steady` reads again with both locked out. The first try takes
+no lock, since reading may take long and retention must not wait for it as a rule.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def security_options(options: Any) -> dict[str, str]:
     from ..protocol.client_security import NAMES
     from .support.kafka_client import read_properties, read_security
 
-    read_security(file)  # what is wrong with it is told with its name
+    read_security(file)  # raises if a setting is wrong
     found = read_properties(file)
     return {f"kafka.{name}": found[name] for name in NAMES if name in found}
 

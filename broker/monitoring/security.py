@@ -32,7 +32,7 @@ class Doors(NamedTuple):
 
 
 class HttpDoor(NamedTuple):
-    """What the HTTP listener counts. `successes` and so on are of its users: None where it asks nobody who he is."""
+    """Counters of the HTTP listener. `successes` and so on are of its users: None where it asks nobody who he is."""
 
     failed_handshakes: int = 0
     tls: TlsListener | None = None

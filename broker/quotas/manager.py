@@ -4,7 +4,7 @@ A client that goes over its bound is answered all the same, with the time that i
 request until then (KIP-219). Nothing sleeps: the connection starts a timer. Clients of a listener without authentication are the
 user ANONYMOUS.
 
-What is measured, as Kafka does:
+Measured rates, as Kafka's:
 
     producer_byte_rate        bytes of Produce requests a second
     consumer_byte_rate        bytes of Fetch responses a second

@@ -1,7 +1,7 @@
 """Services: what a handler of requests may use of its node.
 
-`server/composition.py` makes one when a node's metadata are read, before its logs are; it never changes. What only some nodes
-need is `Lazy`, so that the others pay neither its memory nor the import of its code.
+`server/composition.py` makes one when a node's metadata are read, before its logs are; it never changes. Parts that only some
+nodes need are `Lazy`, so that the others pay neither its memory nor the import of its code.
 """
 
 from __future__ import annotations

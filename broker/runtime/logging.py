@@ -1,7 +1,7 @@
 """The daemon's own log lines: to stderr, plain or one JSON object a line (`logging.format`); and the levels of its loggers.
 
 Text from clients gets into messages and exceptions. So both formats make sure, in one place, that a text can neither begin a line
-nor send control characters to a terminal, and that no line is too long. How many there are: `log_flood.py`.
+nor send control characters to a terminal, and that no line is too long. Their number is limited by `log_flood.py`.
 
 Levels are told and changed while it runs (KIP-412). Nothing is stored: a start has `logging.level` and `logging.audit.level`.
 Kafka's names for levels: TRACE is DEBUG here, WARN is WARNING, FATAL is CRITICAL. Levels: loop thread.

@@ -1,4 +1,4 @@
-"""What a node is made of, and from what: nothing is started here.
+"""Construction of a node's parts: nothing is started here.
 
 read_metadata   what the directories keep of settings, topics, access rules and quotas
 make_services   every part that handlers of requests use, made once
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class Basics(NamedTuple):
-    """What a node has before it looks at its directories."""
+    """Parts of a node before it looks at its directories."""
 
     config: BrokerConfig
     loop: AbstractEventLoop
@@ -77,7 +77,7 @@ class Basics(NamedTuple):
 
 
 class KeptMetadata(NamedTuple):
-    """What the directories keep besides logs. `credentials`: by user and mechanism, as texts."""
+    """State in the directories besides logs. `credentials`: by user and mechanism, as texts."""
 
     settings: DynamicSettings
     features: Features
@@ -88,7 +88,7 @@ class KeptMetadata(NamedTuple):
 
 
 def read_metadata(basics: Basics, logs: LogManager, store: MetadataStore) -> KeptMetadata:
-    """What Apache Kafka kept of topics, settings and features comes first: logs are loaded with it. Pool thread."""
+    """Import Apache Kafka's topics, settings and features first: logs are loaded with them. Pool thread."""
     config, file_system, time = basics.config, basics.file_system, basics.time
     kafkas = partition_directory_name(CLUSTER_METADATA_TOPIC, 0)
     if any(file_system.exists(os.path.join(directory, kafkas)) for directory in logs.directories):
@@ -249,13 +249,13 @@ class Securities:
         self._commons: SaslCommons | None = None
 
     def of(self, services: Services, listener: Listener) -> ListenerSecurity:
-        """What a listener that does not speak PLAINTEXT asks for. Reads files: pool thread."""
+        """Security of a listener that does not speak PLAINTEXT. Reads files: pool thread."""
         from ..security.sasl.listener_security import ListenerSecurity
 
         return ListenerSecurity(listener, services.config, self._commons_of(services, listener))
 
     def _commons_of(self, services: Services, listener: Listener) -> SaslCommons | None:
-        """What its clients share with those of other listeners, where they have to say who they are. One listener at a time."""
+        """State that its clients share with those of other listeners, if they have to authenticate. One listener at a time."""
         if not listener.security_protocol.startswith("SASL_"):
             return None
         if self._commons is None:

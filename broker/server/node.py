@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IO_THREADS = 8
-#: How long a clean stop waits for answers that are on their way.
+#: Time that a clean stop waits for answers that are on their way.
 STOP_GRACE_S = 1.0
 
 
@@ -112,7 +112,7 @@ class Node:
 
     @property
     def services(self) -> Services:
-        """What handlers use. There from the moment that the metadata are read."""
+        """Services for the handlers. There from the moment that the metadata are read."""
         assert self.state.services is not None
         return self.state.services
 
@@ -148,7 +148,7 @@ class Node:
         return [*addresses, self.http.url] if self.http is not None else addresses
 
     def _http_of(self, listener: Listener) -> HttpServer:
-        """What serves HTTP, bound. Reads files: pool thread."""
+        """The HTTP server, bound. Reads files: pool thread."""
         config, https, gate = self._basics.config, None, None
         if config.authorizer_class_name and not config.http_authentication:
             log.warning(
@@ -269,7 +269,7 @@ class Node:
         await services.changes.finish(STOP_GRACE_S)  # of clients that did not wait for the answer
 
     async def _close_parts(self, services: Services) -> None:
-        """What requests use, above the logs."""
+        """Parts that requests use, above the logs."""
         run = partial(services.loop.run_in_executor, None)
         if (mover := services.mover.if_made) is not None:
             await mover.stop()

@@ -109,7 +109,7 @@ class HeldPartition:
 
 
 class SharePartitions:
-    """Made when it is first asked for; `close` before the coordinator's. Whoever makes it calls `connection_closed`."""
+    """Made when it is first asked for; `close` before the coordinator's. Its owner calls `connection_closed`."""
 
     def __init__(
         self,

@@ -362,7 +362,7 @@ class _Giving:
     def again(self, batch: InFlightBatch, base: int, last: int) -> None:
         """Gives what is AVAILABLE of a batch in flight, within [base, last].
 
-        Who brings down its member again and again is found faster in a smaller lot: from half of the limit on, lots are
+        A record that brings down its member again and again is found faster in a smaller lot: from half of the limit on, lots are
         halved with each delivery and come with nothing else, and in the end a record is delivered alone.
         """
         limit = self._limits.delivery_count_limit

@@ -1,6 +1,6 @@
 """HTTP requests of commands to a daemon: address, credentials, one request, and errors in one line.
 
-Who asks is in the file of `--command-config`, which is the same as for commands that speak Kafka's protocol:
+The user is in the file of `--command-config`, which is the same as for commands that speak Kafka's protocol:
 
     sasl.username=alice   sasl.password=…      for http.authentication=basic
     http.token=…                               for http.authentication=bearer and oauthbearer, and before the others

@@ -29,7 +29,7 @@ def is_offline(options: Any) -> bool:
 def stopped_daemon(options: Any) -> Iterator[StoppedDaemon]:
     """Opens it; its directories are locked meanwhile.
 
-    What Apache Kafka wrote there since is taken over first, as a start does. Raises ConfigError, DirectoryLockedError,
+    Metadata that Apache Kafka wrote there since are imported first, as at a start. Raises ConfigError, DirectoryLockedError,
     DataDirectoryError.
     """
     from ...broker.kraft.import_ import import_metadata

@@ -132,7 +132,7 @@ class Ledger:
     ) -> Ledger:
         """The ledger to write before `old`, neighbours, are replaced by `new`: (base offset, live, size), in order.
 
-        What is neither live afterwards nor told by `removed` was missing before and is found now: it went elsewhere.
+        Offsets neither live afterwards nor in `removed` were missing before and are found now: they went elsewhere.
         """
         end = old[-1].end_offset
         ends = [*(base for base, _, _ in new[1:]), end]

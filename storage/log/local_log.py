@@ -91,8 +91,8 @@ class LocalLog:
         is_closed: `close` or `abandon` has begun: background work that comes late leaves the files as they are. A clean stop
             tells which they are; a deleted log's directory may be another log's by then. Set under `deletion_lock` and `lock`.
         truncations: Number of truncations since the load: a pass of the cleaner that began before is void.
-        holes: What it has lost to damage, as far as `.damaged` files told when it was loaded.
-        ledger: How many records its segments hold and have lost. Changed under `deletion_lock`.
+        holes: Stretches that it has lost to damage, as far as `.damaged` files told when it was loaded.
+        ledger: Number of records that its segments hold and have lost. Changed under `deletion_lock`.
         save_recovery_point: Writes the checkpoint of recovery points; False: it could not be written. The log manager's.
         directory_is_dirty: File names were made or renamed that are not durable yet.
     """

@@ -89,10 +89,10 @@ class UnifiedLog:
         log_start_offset: First readable offset. Moved up by retention (to the base of the first segment kept) and by
             DeleteRecords (to any offset); checkpointed. Read by fetch and ListOffsets. Never passes the high watermark,
             never moves down but by truncation.
-        high_watermark: What consumers may read ends here. Follows logEndOffset with each append; while a sync is
+        high_watermark: End of the records that consumers may read. Follows logEndOffset with each append; while a sync is
             pending it stays until `complete_sync`, so that nobody reads what a power cut can take back. Never passes
             logEndOffset.
-        last_stable_offset: What read_committed consumers may read ends here: the high watermark, or the first offset of
+        last_stable_offset: End of the records that read_committed consumers may read: the high watermark, or the first offset of
             the oldest open transaction below it. Moved by appends of records and markers. Never passes the high
             watermark.
         recovery_point: All below is durable. Moved by `flush` alone, after the fsync, to where the log ended before it;

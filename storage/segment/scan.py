@@ -1,7 +1,7 @@
 """Scans a whole segment from front to back, for recovery and new indexes: chunks through the compiled BatchScanner.
 
-The scanner works without the GIL, so that several recovery threads use several cores. What it finds goes to the caller chunk by
-chunk; nothing grows with the size of the segment but the index entries (8 + 12 bytes for each `index.interval.bytes`).
+The scanner works without the GIL, so that several recovery threads use several cores. It reports to the caller chunk by chunk;
+nothing grows with the size of the segment but the index entries (8 + 12 bytes for each `index.interval.bytes`).
 """
 
 from __future__ import annotations

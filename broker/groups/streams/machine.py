@@ -320,7 +320,7 @@ def _topology(group: StreamsGroup, request: StreamsHeartbeat) -> Topology:
     known, said = group.topology, request.topology
     if known is None:
         if said is None:
-            # Its record was lost. Whoever joins again brings the topology.
+            # Its record was lost. A member that joins again brings the topology.
             raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, f"Group {group.group_id} has no topology: join again.")
         return said
     if said is not None and said.epoch >= known.epoch and said != known:
