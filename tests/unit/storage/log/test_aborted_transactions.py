@@ -10,7 +10,8 @@ import pytest
 from support.logs import World
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
-from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import FileSystem, RealFileSystem
+from tidelog.storage.log import aborted_transactions
 from tidelog.storage.log.aborted_transactions import AbortedTransactions
 from tidelog.storage.log.unified_log import UnifiedLog
 from tidelog.storage.values import FetchDataInfo
@@ -112,8 +113,12 @@ def test_a_closed_segment_is_asked_once(world: World, monkeypatch: pytest.Monkey
     info = log.read(0, 1, limit_offset=log.last_stable_offset)
     assert transactions.overlapping(log.segments, 0, info)
     asked: list[int] = []
-    read = AbortedTransactions._read
-    monkeypatch.setattr(AbortedTransactions, "_read", lambda self, base: asked.append(base) or read(self, base))
+
+    def opened(file_system: FileSystem, path: str, base_offset: int) -> TransactionIndex:
+        asked.append(base_offset)
+        return TransactionIndex(file_system, path, base_offset)
+
+    monkeypatch.setattr(aborted_transactions, "TransactionIndex", opened)
     transactions.overlapping(log.segments, 0, info)
     info.release()
     assert asked == [log.segments[-1].base_offset]
