@@ -153,14 +153,7 @@ def _run(options: Any, name: str, work: Callable[[Any, Any, Callable[[int, int],
     spark = session(f"tidelog {name}", master=options.master, settings=settings)
     try:
         with ProgressBar(name, unit="offsets") as bar:
-
-            def progress(total: int, done: int) -> None:
-                if total:
-                    bar.total(total)
-                if done:
-                    bar.done(done)
-
-            report = work(spark, options, progress)
+            report = work(spark, options, bar.advance)
     finally:
         spark.stop()
     _print(report, options.json)
@@ -283,20 +276,13 @@ def _compact(options: Any) -> int:
     config = load_config(options.config, os.environ, options.assignments)
     began = time.monotonic()
     with ProgressBar("compact") as bar:
-
-        def progress(total: int, done: int) -> None:
-            if total:
-                bar.total(total)
-            if done:
-                bar.done(done)
-
         cleaned = OfflineBacklog(
             config,
             RealFileSystem(),
             SystemTime(),
             workers=options.workers or os.cpu_count() or 1,
             secret=lambda: secrets.token_bytes(16),
-            progress=progress,
+            progress=bar.advance,
         ).run(frozenset(options.topic))
     failed = {log.name: log.error for log in cleaned if log.error is not None}
     report: dict[str, Any] = {

@@ -56,13 +56,6 @@ def run(options: Any) -> int:
             raise ConfigError([f"--topic-set {text}: not NAME=VALUE"])
         overrides[name.strip()] = value
     with ProgressBar("compact") as bar:
-
-        def progress(total: int, done: int) -> None:
-            if total:
-                bar.total(total)
-            if done:
-                bar.done(done)
-
         result = OfflineCompaction(
             place,
             config,
@@ -70,7 +63,7 @@ def run(options: Any) -> int:
             SystemTime(),
             secret=lambda: secrets.token_bytes(16),
             overrides=overrides,
-            progress=progress,
+            progress=bar.advance,
         ).run()
     if options.json:
         facts = result._asdict()

@@ -101,6 +101,13 @@ class ProgressBar:
         self.done_bytes += count
         self._draw()
 
+    def advance(self, total: int, done: int) -> None:
+        """So many bytes more are to be done, and were done; none of either is not told."""
+        if total:
+            self.total(total)
+        if done:
+            self.done(done)
+
     def clear(self) -> None:
         """Takes the bar away, so that something else can be printed; the next step draws it again."""
         if self._is_shown:
