@@ -326,7 +326,10 @@ async def _serve(config: BrokerConfig) -> int:
             log.info("%s; see docs/CONTAINER.md", hint)
         log.info(
             "%s",
-            durability_line(log_config(node.services.config, {}), (one.config for one in node.services.logs.logs())),
+            durability_line(
+                log_config(node.services.config, {}),
+                (partition_log.config for partition_log in node.services.logs.logs()),
+            ),
         )
         await stopping
         log.info("stopping")
