@@ -17,7 +17,7 @@ MUTATIONS = [
         "        if self._log.recovery_point < self._end_at_start:\n            self._log.flush()",
         "        pass",
         "Values go before the records that supersede them are durable.",
-        (f"{CLEANING}::test_a_failing_disk_loses_nothing_and_leaves_nothing_behind",),
+        (f"{CLEANING}::test_what_supersedes_a_record_is_durable_before_that_goes",),
     ),
     Mutation(
         "cleaner/partly-mapped-segment",

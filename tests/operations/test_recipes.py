@@ -206,8 +206,7 @@ def allocate_producer_ids(request: AllocateProducerIdsRequest, context: RequestC
 '''
 ASK = """
 import sys
-from tidelog.clients.kafka.connection import Connection
-from tidelog.clients.kafka.transport import ConnectionSettings
+from tidelog.clients.kafka.connection import Connection, ConnectionSettings
 from tidelog.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 host, _, port = sys.argv[1].rpartition(":")
 connection = Connection((host, int(port)), ConnectionSettings(), explain=lambda failure: failure.fact)
