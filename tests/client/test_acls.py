@@ -101,7 +101,7 @@ def test_rules_are_added_listed_explained_and_removed(
         assert "say which rule" in acls("remove").err
         assert "not both" in acls("remove", "User:a", "allow", "read", "topic", "t", "--resource", "group").err
         assert "a rule is PRINCIPAL" in acls("remove", "User:a").err
-        assert "has a name" in acls("add", "User:a", "allow", "read", "topic").err
+        assert "needs a name" in acls("add", "User:a", "allow", "read", "topic").err
         assert "there is one cluster" in acls("add", "User:a", "allow", "alter", "cluster", "mine").err
         assert "nothing asks for write on a group" in acls("add", "User:a", "allow", "write", "group", "g").err
         assert "nothing asks for alter on a group" in acls("explain", "User:a", "alter", "group", "g").err
