@@ -30,7 +30,7 @@ from ..security.sasl.login_attempts import TurnedAway
 from ..security.sasl.mechanism import WRONG, Refusal
 
 if TYPE_CHECKING:
-    from ..network.connection import Answer, Connection, Dispatches
+    from ..network.connection import Connection, Dispatches, Reply
     from ..security.sasl.handshake import Authentication
     from ..security.sasl.listener_security import ListenerSecurity
 
@@ -67,7 +67,7 @@ class MessageSetGate:
         self.dispatcher = dispatcher
         self._security = security
 
-    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Reply:
         """Dispatch as `Dispatches.dispatch`. Raises ConnectionAborted for a request that is too large before authentication."""
         session = cast("Session | None", connection.authentication)
         if session is None:

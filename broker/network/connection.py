@@ -56,11 +56,14 @@ PARTS_PER_WRITE = 128
 Answer = bytes | list[Part] | None
 """Bytes of the answer to one request; None: no answer is sent."""
 
+Reply = Answer | Awaitable[Answer]
+"""An answer, or one that comes later: a `PendingResponse`, a future or a coroutine. The connection stands still until then."""
+
 
 class Dispatches(Protocol):
     """Handler that a connection gives whole requests to. Loop thread."""
 
-    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Reply:
         """Handles the request in buffer[start:end]. The buffer is used again after the return.
 
         Returns the answer, or an awaitable of it. Raises ConnectionAborted, or RequestDeferred.

@@ -8,7 +8,6 @@ ends (KIP-368), the connection is handed back to the gate, where only authentica
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from ..security.sasl.handshake import Authentication
 
 if TYPE_CHECKING:
     from ..security.sasl.listener_security import ListenerSecurity
-    from .connection import Answer, Connection, Dispatches
+    from .connection import Connection, Dispatches, Reply
 
 _read_header = struct.Struct(">hhi").unpack_from  # api key, api version, correlation id
 _ALLOWED = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
@@ -34,7 +33,7 @@ class SaslGate:
         self.dispatcher = dispatcher
         self._security = security
 
-    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Reply:
         """Dispatch as `Dispatcher.dispatch`. Raises ConnectionAborted for requests that need an authenticated client."""
         state = connection.authentication
         if state is None:

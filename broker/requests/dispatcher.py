@@ -32,7 +32,7 @@ from .throttling import RequestMeter
 
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
-    from ..network.connection import Answer, Connection
+    from ..network.connection import Answer, Connection, Reply
     from .bulk_lane import BulkRequestLane
     from .services import Services
 
@@ -58,7 +58,7 @@ class Dispatcher:
         self._latencies = counters.latencies
         self._nanoseconds = counters.nanoseconds
 
-    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Reply:
         """Dispatch one request, as `Dispatches.dispatch`."""
         if end - start < 8:
             raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
@@ -78,7 +78,7 @@ class Dispatcher:
         assert registration.handler is not None
         quotas = self._services.quotas
         meter = RequestMeter(quotas, buffer, start, end, key, version, connection.user) if quotas.active else None
-        answer: Answer | Awaitable[Answer]
+        answer: Reply
         if registration.raw:
             try:
                 answer = registration.handler(self._services, buffer, start, end, version, correlation_id, connection)
@@ -120,9 +120,7 @@ class Dispatcher:
         self._latencies[key][taken.bit_length()] += 1
         self._nanoseconds[key] += taken
 
-    def _metered(
-        self, answer: Answer | Awaitable[Answer], meter: RequestMeter, connection: Connection
-    ) -> Answer | Awaitable[Answer]:
+    def _metered(self, answer: Reply, meter: RequestMeter, connection: Connection) -> Reply:
         if answer is None or isinstance(answer, bytes | list):
             return self._settled(answer, meter, connection)
         return self._metered_later(answer, meter, connection)
@@ -146,7 +144,7 @@ class Dispatcher:
         correlation_id: int,
         connection: Connection,
         meter: RequestMeter | None,
-    ) -> Answer | Awaitable[Answer]:
+    ) -> Reply:
         key = registration.api_key
         try:
             header, request = _read(registration, version, frame)
