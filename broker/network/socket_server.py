@@ -15,7 +15,6 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter_ns, time
 from typing import TYPE_CHECKING
 
@@ -166,21 +165,19 @@ class SocketServer:
 
     async def start(
         self,
-        dispatcher: Dispatches,
+        requests: Callable[[ListenerSecurity | None], Dispatches],
         message_sets: Callable[[ListenerSecurity | None], Dispatches],
         security_of: Callable[[Listener], ListenerSecurity],
     ) -> None:
         """Binds every listener of the configuration. Raises OSError naming the listener that can't be had.
 
-        `dispatcher` handles what comes by `listeners`; `message_sets` makes what handles a listener of
-        `message.set.listeners`, whose clients authenticate first if its security asks for it. `security_of` is asked for
-        listeners that do not speak PLAINTEXT, in a pool thread.
+        `requests` makes the handler of one of `listeners`, `message_sets` that of one of `message.set.listeners`; clients
+        authenticate first if the listener's security asks for it. `security_of` is asked for listeners that do not speak
+        PLAINTEXT, in a pool thread.
         """
         advertised = {listener.name: (listener.host, listener.port) for listener in self._config.advertised_listeners}
         for listener in self._config.listeners:
-            endpoint = await self._listen(
-                listener, "listeners", partial(_gated, dispatcher), security_of, advertised.get(listener.name)
-            )
+            endpoint = await self._listen(listener, "listeners", requests, security_of, advertised.get(listener.name))
             self.endpoints.append(endpoint)
             self._counts(endpoint.name)
         for listener in self._config.message_set_listeners:
@@ -440,12 +437,3 @@ class SocketServer:
             if connection.last_active < oldest and not connection.busy:
                 connection.close(f"idle for {self._config.connections_max_idle_ms} ms (connections.max.idle.ms)")
         self._schedule_sweep()
-
-
-def _gated(dispatcher: Dispatches, security: ListenerSecurity | None) -> Dispatches:
-    """Handler of the requests of a listener of Kafka's protocol: with SASL, clients authenticate first."""
-    if security is None or not security.sasl:
-        return dispatcher
-    from .sasl_gate import SaslGate
-
-    return SaslGate(dispatcher, security)

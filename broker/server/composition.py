@@ -227,6 +227,15 @@ def make_message_sets(services: Services) -> MessageSetListener:
     return MessageSetListener(services)
 
 
+def gated_requests(dispatcher: Dispatches, security: ListenerSecurity | None) -> Dispatches:
+    """Handler of the requests of a listener of Kafka's protocol: with SASL, clients authenticate first."""
+    if security is None or not security.sasl:
+        return dispatcher
+    from ..network.sasl_gate import SaslGate
+
+    return SaslGate(dispatcher, security)
+
+
 def gated_message_sets(listener: Lazy[MessageSetListener], security: ListenerSecurity | None) -> Dispatches:
     """The listener, behind AUTHENTICATE where a listener's security asks who its clients are."""
     if security is None or not security.sasl:

@@ -41,7 +41,15 @@ from ..runtime.lazy import Lazy
 from ..runtime.threads import prefer_latency
 from ..runtime.timer import LoopTimer, Timer
 from ..security.open_listeners import ADVICE, open_listeners
-from .composition import Basics, Securities, gated_message_sets, make_message_sets, make_services, read_metadata
+from .composition import (
+    Basics,
+    Securities,
+    gated_message_sets,
+    gated_requests,
+    make_message_sets,
+    make_services,
+    read_metadata,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,7 +242,9 @@ class Node:
     async def _listen(self, services: Services) -> None:
         dispatcher = self._around(Dispatcher(services, self._registrations))
         await self.socket_server.start(
-            dispatcher, partial(gated_message_sets, self._message_sets), partial(self.securities.of, services)
+            partial(gated_requests, dispatcher),
+            partial(gated_message_sets, self._message_sets),
+            partial(self.securities.of, services),
         )
 
     async def stop(self) -> None:
