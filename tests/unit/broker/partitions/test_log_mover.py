@@ -28,7 +28,7 @@ class Moves:
     def __init__(self, machine: World, world: TopicWorld, paths: list[str]) -> None:
         self.machine = machine
         self.world = world
-        self.mover: LogMover = world.mover
+        self.mover: LogMover = world.mover.get()
         self.log = machine.log("t", 0)
         self.home = self.log.directory.rpartition("/")[0]
         (self.other,) = set(paths) - {self.home}
