@@ -295,14 +295,6 @@ MUTATIONS = [
         (f"{BOTH_ENDS}::test_before_many_segments_go_the_new_start_of_the_log_is_on_disk",),
     ),
     Mutation(
-        "log/retention-of-what-was-written-since",
-        "storage/log/retention.py",
-        "    if last.next_base_offset == local.log_end_offset:",
-        "    if last.next_base_offset:",
-        "Retention rolls the active segment and deletes it though somebody has written to it since the plan.",
-        (RETENTION_HISTORY, UNIFIED_LOG, BOTH_ENDS),
-    ),
-    Mutation(
         "log/retention-of-aborted-records",
         "storage/log/retention.py",
         "        if len(doomed) == 1 and not local.has_aborted(doomed[0]):",
