@@ -22,8 +22,8 @@ from ..groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
 from ..groups.store.group import GroupType
 from ..metadata.features import GROUP_VERSION
 from ..requests.access import requires_field, requires_request, shows
+from ..requests.authorized_operations import visible_topics
 from ..requests.registry import api
-from ..requests.visible_topics import visible_topics
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@
   reader who is behind: an answer ends with its segment, and nothing that is still to come would make it longer. More than the
   answer may hold is not waited for either.
 - Reads that could touch the disk are made by the I/O pool; see `storage` for what is known to be in memory.
-- Very many partitions, in the request or in its session, are gone through in turns: see `long_fetch.py`.
+- Very many partitions, in the request or in its session, are gone through in turns: see `long_fetch`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fetch(
     try:
         request = parse_fetch(buffer, start, end, version, MANY_ELEMENTS)
     except ManyElements:
-        from ..produce_fetch.long_fetch import long_fetch
+        from ..produce_fetch.fetch_job import long_fetch
 
         return long_fetch(services, buffer, start, end, version, correlation_id, connection)
     client_id, max_wait, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten = request
@@ -77,7 +77,7 @@ def fetch(
         version >= 13,
     )
     if len(context.partitions) > CHUNK_UNITS:  # of a session, most of them
-        from ..produce_fetch.long_fetch import fetch_in_turns
+        from ..produce_fetch.fetch_job import fetch_in_turns
 
         asker = RequestContext(services, connection, ApiKey.FETCH, version, correlation_id, client_id)
         return fetch_in_turns(asker, context, isolation, max_bytes, max_wait, min_bytes)

@@ -16,8 +16,8 @@ from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse,
 from ..groups.classic.events import GroupProtocol, JoinRequest, JoinResult
 from ..network.pending_response import map_maybe_awaitable
 from ..requests.access import requires_field
+from ..requests.authorized_operations import visible_topics
 from ..requests.registry import api
-from ..requests.visible_topics import visible_topics
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@
   notices.
 - A batch is appended from the buffer that it was received in; offsets are patched in place. While its log directory is
   slow (`append_offload.py`) a copy is appended in a thread, and the connection waits for that, with acks 0 too.
-- A request of very many partitions is gone through in turns: see `long_produce.py`.
+- A request of very many partitions is gone through in turns: see `long_produce`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def produce(
     try:
         request = parse_produce(buffer, start, end, version, MANY_ELEMENTS)
     except ManyElements:
-        from ..produce_fetch.long_produce import long_produce
+        from ..produce_fetch.produce_job import long_produce
 
         return long_produce(services, buffer, start, end, version, correlation_id, connection)
     client_id, transactional_id, acks, _timeout, topics = request

@@ -3,7 +3,7 @@
 Counters are plain numbers in the rooms that count; the tables of each subject (`Metric` rows) say how a scrape reads
 them. A new metric is a row in one of them, and a line of docs/METRICS.md (`make docs`):
 
-    requests message_set quotas limits security transactions    on the loop thread, which owns the numbers
+    requests limits security transactions    on the loop thread, which owns the numbers
     groups                              groups and their lag    copied on the loop, counted here
     logs partitions                     logs, retention, disks  here: published values
     cleaner daemon                                              here
@@ -35,7 +35,7 @@ from .cleaner import cleaner_families, cleaner_metrics, dirt_metrics, last_pass_
 from .daemon import build_metrics, health_metrics, state_metrics, task_metrics, thread_metrics
 from .groups import GroupFacts, GroupLag, group_facts, group_metrics
 from .health import Health
-from .limits import limit_metrics, long_request_metrics, maker_metrics
+from .limits import limit_metrics, long_request_metrics, maker_metrics, quota_metrics
 from .logs import (
     LogMetrics,
     deletion_metrics,
@@ -46,10 +46,14 @@ from .logs import (
     space_metrics,
     sum_metrics,
 )
-from .message_set import message_set_connection_metrics, message_set_metrics
 from .partitions import ledger_metrics, offset_metrics, partition_metrics, retention_metrics
-from .quotas import quota_metrics
-from .requests import connection_metrics, request_metrics, waiting_metrics
+from .requests import (
+    connection_metrics,
+    message_set_connection_metrics,
+    message_set_metrics,
+    request_metrics,
+    waiting_metrics,
+)
 from .security import access_metrics, audit_metrics, doors_of, security_metrics
 from .transactions import share_metrics, transaction_metrics
 

@@ -1,4 +1,6 @@
-"""Metrics of limits: how near they are, and how often they were reached. Loop thread."""
+"""Metrics of limits: how near they are, and how often they were reached; of quotas (how long
+clients were throttled) and of the telemetry that clients push. Loop thread.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from ..metadata.creation_limits import PrincipalTopicCounts
     from ..network.socket_server import SocketServer
     from ..requests.bulk_lane import BulkRequestLane
+    from ..requests.services import Services
 
 
 # fmt: off
@@ -72,4 +75,19 @@ def maker_metrics() -> Table[PrincipalTopicCounts]:
         Metric("tidelog_largest_principal_partitions", GAUGE,
                "The most partitions that one principal made and that are there; see max.partitions.per.principal.",
                lambda makers: makers.largest[1]),
+    )
+
+
+# fmt: off
+@cache
+def quota_metrics() -> Table[Services]:
+    """Totals since the start."""
+    return (
+        Metric("tidelog_quota_throttle_seconds", COUNTER, "Seconds that clients over a quota were told to wait, by quota.",
+               lambda services: {name: waited_ms / 1000 for name, waited_ms in services.quotas.throttled_ms.items()}, ("quota",)),
+        Metric("tidelog_telemetry_clients", GAUGE, "Clients that may push metrics of their own (KIP-714).",
+               lambda services: len(services.telemetry)),
+        Metric("tidelog_telemetry_pushes", COUNTER, "Pushes of clients' own metrics (KIP-714), by what became of them.",
+               lambda services: {"taken": services.telemetry.pushes, "throttled": services.telemetry.throttled,
+                               "refused": services.telemetry.failed}, ("result",)),
     )

@@ -1,6 +1,6 @@
 """Produce and Fetch between their handlers and the partitions: one job per request, from its checks to its answer.
 
-Handlers (`broker/apis/`) parse a frame and choose the job; very many partitions take turns with everybody else (`long_*.py`),
-clients of formats 0 and 1 get what was converted (`legacy_fetch.py`). Start reading at `produce_job.py` and
+Handlers (`broker/apis/`) parse a frame and choose the job; very many partitions take turns with everybody else (`long_fetch`,
+`long_produce`), clients of formats 0 and 1 get what was converted (`legacy_fetch.py`). Start reading at `produce_job.py` and
 `fetch_job.py`.
 """

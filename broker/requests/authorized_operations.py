@@ -1,12 +1,14 @@
 """Authorized operations as a bit field (KIP-430): bit n stands for Kafka's ACL operation n.
 
 Without an authorizer everything that makes sense for a resource is allowed, as in Kafka. Loop thread.
+`visible_topics` is the filter of the topics that the client of a request may see.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..groups.store.group import Visible, all_visible
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -78,3 +80,12 @@ def cluster_operations(context: RequestContext, is_asked: bool) -> int:
     if is_asked and not context.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return operations_of(context, ResourceType.CLUSTER, CLUSTER_NAME, is_asked)
+
+
+def visible_topics(context: RequestContext) -> Visible:
+    """Make the filter of topics for the client of this request. The filter is called later, on the loop thread."""
+    if context.services.authorizer is None:
+        return all_visible
+    return lambda names: frozenset(
+        name for name in names if context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, quietly=True)
+    )

@@ -33,7 +33,7 @@ _KERNEL_FUNCTION = re.compile(r"^(?:cpdef|def)\s+(?:[\w ]+\s)?(\w+)\(([^)]*\bbuf
 NOT_REACHED = {
     "clients/message_set_client.py:MessageSetClient.read": "a loop around FetchCursor, which a target feeds",
     "clients/async_message_set_client.py:AsyncMessageSetClient.read": "the same",
-    "broker/produce_fetch/long_fetch.py:_read": "parse_fetch, which a target feeds; then it goes by its values, in turns",
+    "broker/produce_fetch/fetch_job.py:_read": "parse_fetch, which a target feeds; then it goes by its values, in turns",
     "pipeline/session.py:parse_version": "the version of a package that is installed",
     "storage/index/index_file.py:IndexFile._load_last": "abstract: each index has its own",
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode
-from ..store.visible_topics import Visible, all_visible
+from ..store.group import Visible, all_visible
 
 #: The member id and the generation of a request that comes from no member.
 UNKNOWN_MEMBER_ID = ""

@@ -18,9 +18,8 @@ from ..heartbeat.group import MemberState, counted, metadata_hash
 from ..heartbeat.machine import Delay, DelayCleared, DelaySet, Effect, Environment, GroupRecord, Outcome, Work
 from ..heartbeat.regex_subscription import ResolvedExpression
 from ..heartbeat.topic_image import TopicImage
-from ..store.group import Group
+from ..store.group import Group, Visible, all_visible
 from ..store.timers import DelayKind
-from ..store.visible_topics import Visible, all_visible
 from .group import ConsumerGroup, ConsumerMember
 from .reconciliation import reconciled
 from .records import (

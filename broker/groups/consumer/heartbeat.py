@@ -16,8 +16,8 @@ from ....protocol.errors import ErrorCode, ProtocolError
 from ..assignors import Partitions
 from ..heartbeat.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
 from ..heartbeat.machine import Delay, DelaySet, Effect, Environment, GroupRecord, MemberGone, Outcome
+from ..store.group import Visible, all_visible
 from ..store.timers import DelayKind
-from ..store.visible_topics import Visible, all_visible
 from .draft import Draft
 from .group import ConsumerGroup, ConsumerMember, Owned
 from .migration import without

@@ -3,11 +3,13 @@
 One registry holds all groups by id (`Shard.groups`). A classic group is a `classic.metadata.GroupMetadata`; the others are
 `heartbeat.group.HeartbeatGroup`s (KIP-848 consumer, KIP-932 share, KIP-1071 streams). Shards, commits, listing, deletion and
 expiry use a group of any type through `Group`.
+
+`Visible` is a filter of the topics that a client may see: a group that is subscribed by an expression must not tell it of others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -15,6 +17,14 @@ from ....protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ...coordinator.internal_topic import CoordinatorRecord
+
+Visible = Callable[[frozenset[str]], frozenset[str]]
+"""Keeps those of a set of topics that a client may know of."""
+
+
+def all_visible(names: frozenset[str]) -> frozenset[str]:
+    """`Visible` of a client that may see all topics."""
+    return names
 
 
 class GroupType(StrEnum):

@@ -17,7 +17,7 @@ from support.message_sets import (
 from tidelog.broker.message_set.fetch import MAX_FETCHES
 from tidelog.broker.message_set.listener import LOG_INTERVAL_S
 from tidelog.broker.message_set.produce import MAX_PRODUCES
-from tidelog.broker.monitoring.message_set import message_set_connection_metrics, message_set_metrics
+from tidelog.broker.monitoring.requests import message_set_connection_metrics, message_set_metrics
 from tidelog.broker.runtime.metric_family import families_of
 from tidelog.protocol.message_set.wire import RequestType, authenticate_request
 

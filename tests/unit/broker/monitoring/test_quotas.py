@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from support.topic_world import topic_world
-from tidelog.broker.monitoring.quotas import quota_metrics
+from tidelog.broker.monitoring.limits import quota_metrics
 from tidelog.broker.quotas.quota import CLIENT_ID, PRODUCER_BYTE_RATE
 from tidelog.broker.runtime.metric_family import Family, families_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.broker.produce_fetch.long_produce import Topics, long_produce, slices_of
+from tidelog.broker.produce_fetch.produce_job import Topics, long_produce, slices_of
 from tidelog.broker.requests.bulk_lane import BulkRequestLane
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.broker.runtime.cooperative import CHUNK_UNITS
