@@ -69,7 +69,7 @@ def producer_of(buffer: bytearray, start: int, end: int) -> Producer | None:
     return Producer(*_PRODUCER.unpack_from(buffer, start + _PRODUCER_AT))
 
 
-def admit(services: Services, buffer: bytearray, topics: Topics, version: int, transactional_id: str) -> Admission:
+def admit(services: Services, buffer: bytearray, topics: Topics, version: int, transactional_id: str) -> Admission:  # noqa: PLR0912
     """Asks for all batches of a request. Loop thread."""
     adds = version >= ADDS_PARTITIONS_FROM
     refused: Refusals = {}

@@ -68,7 +68,7 @@ def append_record(out: bytearray, offset_delta: int, timestamp_delta: int, recor
     out += body
 
 
-def build_batch(
+def build_batch(  # noqa: PLR0913
     records: Sequence[RecordLike],
     *,
     base_offset: int = 0,

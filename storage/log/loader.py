@@ -84,7 +84,7 @@ class LoadedLog(NamedTuple):
 class LogLoader:
     """Loads one log, in one thread, once. Blocks. OSError and StorageError pass through: the directory cannot be used then."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         directory: LogDirectory,
         producers: ProducerStateManager,

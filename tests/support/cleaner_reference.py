@@ -232,7 +232,7 @@ class OffsetMap:
 class RecordFilter:
     """Pass 2: what survives. See the kernel's."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         offset_map: OffsetMap,
         map_end: int,

@@ -86,7 +86,7 @@ def _is_right(buffer: Buffer, header: BatchHeader) -> bool:
     return crc32c(counted) == header.crc
 
 
-def validate_and_assign(
+def validate_and_assign(  # noqa: PLR0913
     buffer: bytearray | memoryview,
     position: int,
     end: int,

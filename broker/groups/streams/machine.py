@@ -73,123 +73,172 @@ def heartbeat(
     """Handle a heartbeat of any kind. ProtocolError."""
     if request.is_leaving:
         return _leave(found, request)
-    group, member, replaced = _admit(environment, found, request)
-    group_id, member_id = request.group_id, request.member_id
-    records: list[GroupRecord] = []
-    effects: list[Effect] = []
-    statuses: list[StreamsStatus] = []
+    return _Heartbeat(environment, found, request, now_ms).outcome()
 
-    updated = _updated_member(member, request)
-    changed = updated != member or member_id not in group.members
-    if changed:
-        records.append(member_record(group_id, updated))
-    topology = _topology(group, request)
-    if group.topology is None:
-        records.append(topology_record(group_id, topology))
-    elif updated.topology_epoch < topology.epoch:
-        statuses.append(
-            StreamsStatus(
+
+class _Heartbeat:
+    """A heartbeat of a member that joins or stays. Each step adds to `records`, `effects` and `statuses`, in Kafka's order.
+
+    Attributes:
+        member: the member before this heartbeat; `updated` is what becomes of it.
+        plan: the configured topology, made again if topics have changed since. From `_configure` on.
+    """
+
+    plan: ConfiguredTopology
+
+    def __init__(self, environment: Environment, found: Group | None, request: StreamsHeartbeat, now_ms: int) -> None:
+        self.environment = environment
+        self.request = request
+        self.now_ms = now_ms
+        self.group, self.member, self.replaced = _admit(environment, found, request)
+        self.is_new = self.member.member_id not in self.group.members
+        self.records: list[GroupRecord] = []
+        self.effects: list[Effect] = []
+        self.statuses: list[StreamsStatus] = []
+        self.updated = _updated_member(self.member, request)
+        self.image_seen = environment.topics.changes
+        self.delayed_until_ms = self.group.delayed_until_ms
+
+    def outcome(self) -> Outcome[StreamsAnswer]:
+        """Take all steps. ProtocolError, from the first ones."""
+        changed = self._keep_member()
+        topics_hash, validated_epoch = self._configure()
+        epoch, configs, bumped = self._bump(topics_hash, validated_epoch, changed=changed)
+        self._reconcile(self._choose_target(epoch, configs))
+        return self._answer(bumped=bumped)
+
+    def _int_of(self, setting: str) -> int:
+        return self.environment.settings.int_of(self.request.group_id, setting)
+
+    def _status(self, code: StatusCode, detail: str) -> None:
+        self.statuses.append(StreamsStatus(code, detail))
+
+    def _keep_member(self) -> bool:
+        """Record what the member says of itself, if that is new. Returns whether it is."""
+        changed = self.updated != self.member or self.is_new
+        if changed:
+            self.records.append(member_record(self.request.group_id, self.updated))
+        return changed
+
+    def _configure(self) -> tuple[int, int]:
+        """Bring the topology and `plan` up to date. Returns the hash of the topics' metadata and the topology epoch that is
+        valid with them, or -1.
+        """
+        environment, group, request = self.environment, self.group, self.request
+        topology = _topology(group, request)
+        if group.topology is None:
+            self.records.append(topology_record(request.group_id, topology))
+        elif self.updated.topology_epoch < topology.epoch:
+            self._status(
                 StatusCode.STALE_TOPOLOGY,
-                f"The member's topology epoch {updated.topology_epoch} is behind the group's topology epoch {topology.epoch}.",
+                f"The member's topology epoch {self.updated.topology_epoch} is behind the group's topology epoch "
+                f"{topology.epoch}.",
             )
+        plan, topics_hash = group.configured, group.metadata_hash
+        if plan is None or self.image_seen != group.image_seen:
+            plan = _plan(environment, topology)
+            topics_hash = metadata_hash(topology.required_topics(), environment.topics)
+        if plan.is_ready and request.said is not None:
+            _check_tasks(plan, request.said)
+        self.plan = plan
+        return topics_hash, topology.epoch if plan.is_ready else -1
+
+    def _bump(self, topics_hash: int, validated_epoch: int, *, changed: bool) -> tuple[int, Mapping[str, str], bool]:
+        """Raise the group epoch if anything that an assignment depends on has changed. Returns it, the assignment's settings,
+        and whether it rose.
+        """
+        group, configs = self.group, assignment_configs(self.environment, self.request.group_id)
+        bumped = (
+            changed
+            or topics_hash != group.metadata_hash
+            or validated_epoch != group.validated_topology_epoch
+            or configs != group.assignment_configs
         )
+        epoch = group.group_epoch + bumped
+        if bumped:
+            self.records.append(epoch_record(self.request.group_id, epoch, topics_hash, validated_epoch, configs))
+        return epoch, configs, bumped
 
-    image_seen = environment.topics.changes
-    plan, topics_hash = group.configured, group.metadata_hash
-    if plan is None or image_seen != group.image_seen:
-        plan = _plan(environment, topology)
-        topics_hash = metadata_hash(topology.required_topics(), environment.topics)
-    validated_epoch = topology.epoch if plan.is_ready else -1
-    if plan.is_ready and request.said is not None:
-        _check_tasks(plan, request.said)
-    configs = assignment_configs(environment, group_id)
-    bumped = (
-        changed
-        or topics_hash != group.metadata_hash
-        or validated_epoch != group.validated_topology_epoch
-        or configs != group.assignment_configs
-    )
-    epoch = group.group_epoch + bumped
-    if bumped:
-        records.append(epoch_record(group_id, epoch, topics_hash, validated_epoch, configs))
-
-    delayed_until_ms = group.delayed_until_ms
-    delay_ms = environment.settings.int_of(group_id, INITIAL_DELAY)
-    if group.is_empty and delay_ms > 0 and not _is_ahead(delayed_until_ms, now_ms, delay_ms):
-        delayed_until_ms = now_ms + delay_ms
-        effects.append(DelaySet(INITIAL_ASSIGNMENT, delay_ms))
-    target = _Target(group.assignment_epoch, group.target.get(member_id, NO_TASKS))
-    if _is_ahead(delayed_until_ms, now_ms, delay_ms):
-        target = _Target(group.assignment_epoch, NO_TASKS)
-        detail = "Assignment delayed due to the configured initial rebalance delay."
-        statuses.append(StreamsStatus(StatusCode.ASSIGNMENT_DELAYED, detail))
-    elif group.assignment_epoch < epoch:
-        interval_ms = environment.settings.int_of(group_id, ASSIGNMENT_INTERVAL)
-        if group.assignment_timestamp_ms and _is_ahead(
-            group.assignment_timestamp_ms + interval_ms, now_ms, interval_ms
-        ):
+    def _choose_target(self, epoch: int, configs: Mapping[str, str]) -> _Target:
+        """The member's target, from a new assignment if the group's is older than `epoch` and no delay holds it back."""
+        group, now_ms, member_id = self.group, self.now_ms, self.member.member_id
+        delay_ms = self._int_of(INITIAL_DELAY)
+        if group.is_empty and delay_ms > 0 and not _is_ahead(self.delayed_until_ms, now_ms, delay_ms):
+            self.delayed_until_ms = now_ms + delay_ms
+            self.effects.append(DelaySet(INITIAL_ASSIGNMENT, delay_ms))
+        if _is_ahead(self.delayed_until_ms, now_ms, delay_ms):
+            detail = "Assignment delayed due to the configured initial rebalance delay."
+            self._status(StatusCode.ASSIGNMENT_DELAYED, detail)
+            return _Target(group.assignment_epoch, NO_TASKS)
+        if group.assignment_epoch < epoch:
+            interval_ms, last_ms = self._int_of(ASSIGNMENT_INTERVAL), group.assignment_timestamp_ms
+            if not last_ms or not _is_ahead(last_ms + interval_ms, now_ms, interval_ms):
+                targets = _targets(group, {**group.members, member_id: self.updated}, self.plan, configs)
+                self.records += _target_records(group, targets, epoch, now_ms)
+                return _Target(epoch, targets[member_id])
             detail = "Assignment delayed due to the configured assignment interval."
-            statuses.append(StreamsStatus(StatusCode.ASSIGNMENT_DELAYED, detail))
-        else:
-            members = {**group.members, member_id: updated}
-            targets = _targets(group, members, plan, configs)
-            records += _target_records(group, targets, epoch, now_ms)
-            target = _Target(epoch, targets[member_id])
+            self._status(StatusCode.ASSIGNMENT_DELAYED, detail)
+        return _Target(group.assignment_epoch, group.target.get(member_id, NO_TASKS))
 
-    before, updated = updated, reconciled(group, updated, target.tasks, target.epoch, request.said)
-    if updated != before or (replaced is not None or member_id not in group.members):
-        records.append(current_record(group_id, updated))
-        rebalance = Delay(DelayKind.REBALANCE, member_id, updated.member_epoch)
-        if updated.state is MemberState.UNREVOKED_PARTITIONS:
-            effects.append(DelaySet(rebalance, updated.rebalance_timeout_ms))
-        else:
-            effects.append(DelayCleared(rebalance))
-    session_ms = environment.settings.int_of(group_id, SESSION_TIMEOUT)
-    effects.append(DelaySet(Delay(DelayKind.SESSION, member_id), session_ms))
+    def _reconcile(self, target: _Target) -> None:
+        """Give the member what it can have of its target now, and set its time limits."""
+        group_id, member_id = self.request.group_id, self.member.member_id
+        before = self.updated
+        self.updated = updated = reconciled(self.group, before, target.tasks, target.epoch, self.request.said)
+        if updated != before or self.replaced is not None or self.is_new:
+            self.records.append(current_record(group_id, updated))
+            rebalance = Delay(DelayKind.REBALANCE, member_id, updated.member_epoch)
+            if updated.state is MemberState.UNREVOKED_PARTITIONS:
+                self.effects.append(DelaySet(rebalance, updated.rebalance_timeout_ms))
+            else:
+                self.effects.append(DelayCleared(rebalance))
+        self.effects.append(DelaySet(Delay(DelayKind.SESSION, member_id), self._int_of(SESSION_TIMEOUT)))
 
-    moved = request.is_joining or updated.assigned != member.assigned
-    # A member that reports an older epoch or other tasks may have missed an answer (Kafka 4.3 leaves it without them).
-    missed = request.member_epoch != member.member_epoch or not updated.assigned.matches_report(request.said)
-    tasks = updated.assigned if moved or missed else None
-    endpoint_epoch = group.endpoint_epoch + (moved and updated.endpoint is not None)
-    endpoints = None
-    if endpoint_epoch != request.endpoint_epoch:
-        endpoints = endpoints_of({**group.members, member_id: updated}.values(), plan, environment.topics)
-    asked_by = group.shutdown_asked_by or (member_id if request.shutdown else None)
-    if plan.problem is not None:
-        statuses.append(plan.problem)
-    if asked_by is not None:
-        statuses.append(
-            StreamsStatus(
+    def _answer(self, *, bumped: bool) -> Outcome[StreamsAnswer]:
+        """Everything that came of the steps, and what the member is told."""
+        group, request, updated, plan = self.group, self.request, self.updated, self.plan
+        moved = request.is_joining or updated.assigned != self.member.assigned
+        # A member that reports an older epoch or other tasks may have missed an answer (Kafka 4.3 leaves it without them).
+        missed = request.member_epoch != self.member.member_epoch or not updated.assigned.matches_report(request.said)
+        endpoint_epoch = group.endpoint_epoch + (moved and updated.endpoint is not None)
+        endpoints = None
+        if endpoint_epoch != request.endpoint_epoch:
+            members = {**group.members, updated.member_id: updated}
+            endpoints = endpoints_of(members.values(), plan, self.environment.topics)
+        asked_by = group.shutdown_asked_by or (updated.member_id if request.shutdown else None)
+        if plan.problem is not None:
+            self.statuses.append(plan.problem)
+        if asked_by is not None:
+            self._status(
                 StatusCode.SHUTDOWN_APPLICATION,
-                f"Streams group member {asked_by} encountered a fatal error and requested a shutdown for the entire application.",
+                f"Streams group member {asked_by} encountered a fatal error and requested a shutdown for the entire "
+                "application.",
             )
+
+        def note(kept: Group | None) -> None:
+            """Set the state of the group that is in no record."""
+            assert isinstance(kept, StreamsGroup)
+            kept.configured, kept.image_seen = plan, self.image_seen
+            kept.delayed_until_ms = self.delayed_until_ms
+            kept.endpoint_epoch = endpoint_epoch
+            kept.shutdown_asked_by = asked_by
+
+        return Outcome(
+            StreamsAnswer(
+                updated.member_id,
+                updated.member_epoch,
+                self._int_of(HEARTBEAT_INTERVAL),
+                tuple(self.statuses),
+                updated.assigned if moved or missed else None,
+                endpoint_epoch,
+                endpoints,
+            ),
+            self.records,
+            self.effects,
+            replaced=self.replaced,
+            rebalanced=bumped,
+            note=note,
         )
-
-    def note(kept: Group | None) -> None:
-        """Set the state of the group that is in no record."""
-        assert isinstance(kept, StreamsGroup)
-        kept.configured, kept.image_seen = plan, image_seen
-        kept.delayed_until_ms = delayed_until_ms
-        kept.endpoint_epoch = endpoint_epoch
-        kept.shutdown_asked_by = asked_by
-
-    return Outcome(
-        StreamsAnswer(
-            member_id,
-            updated.member_epoch,
-            environment.settings.int_of(group_id, HEARTBEAT_INTERVAL),
-            tuple(statuses),
-            tasks,
-            endpoint_epoch,
-            endpoints,
-        ),
-        records,
-        effects,
-        replaced=replaced,
-        rebalanced=bumped,
-        note=note,
-    )
 
 
 def topics_to_make(
