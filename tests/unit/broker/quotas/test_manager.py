@@ -81,11 +81,11 @@ async def test_connections_of_an_address(tmp_path: Path) -> None:
 async def test_connections_of_a_listener(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
         limits = {"OUTSIDE": ListenerLimits(creation_rate=1), "INSIDE": ListenerLimits(connections=3)}
-        world.quotas.use(dataclasses.replace(world.dynamic.config, listener_limits=limits))
+        world.quotas.use(dataclasses.replace(world.settings.config, listener_limits=limits))
         waits = [world.quotas.connected(f"10.0.0.{number}", "OUTSIDE") for number in range(12)]
         assert (waits[9], waits[10], waits[11]) == (0, 1_000, 2_000)
         assert world.quotas.connected("10.0.0.1", "INSIDE") == 0
-        world.quotas.use(dataclasses.replace(world.dynamic.config, max_connection_creation_rate=1))
+        world.quotas.use(dataclasses.replace(world.settings.config, max_connection_creation_rate=1))
         assert [world.quotas.connected(f"10.0.0.{number}", "INSIDE") for number in range(11)][-1] == 1_000
         assert world.quotas.connected("10.0.0.1", "OUTSIDE") == 2_000, "the broker's rate counts all listeners'"
 
