@@ -1,1 +1,5 @@
-"""The log cleaner: compaction by key. Start reading at `cleaner_manager.py` (what to clean), then `cleaning.py` (one pass)."""
+"""The log cleaner: compaction by key.
+
+Start reading at `eligibility.py`, which decides whether a log is cleaned now, and up to where; `cleaner_manager.py` asks it
+and takes the most urgent log, `cleaning.py` makes the pass.
+"""

@@ -10,7 +10,8 @@
   asks for it, on the disk. acks 0 has no answer; an error then closes the connection, as in Kafka, so that the client
   notices.
 - A batch is appended from the buffer that it was received in; offsets are patched in place. While its log directory is
-  slow (`append_offload.py`) a copy is appended in a thread, and the connection waits for that, with acks 0 too.
+  slow (`append_offload.py`) a copy is appended in a thread, and the connection waits for that, with acks 0 too, however long:
+  the request's timeout is for replicas, and not looked at.
 - A request of very many partitions is gone through in turns: see `long_produce`.
 """
 

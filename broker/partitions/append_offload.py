@@ -3,9 +3,10 @@
     inactive   the handler appends itself, on the loop thread: half as dear as asking a thread
     active     appends are copied and queued; one thread, the directory's writer, does them in the order in which they came
 
-It becomes active with the first write that is slow (`storage/io/write_pace.py`) and inactive when writes are quick again and
-nothing is queued or under way, so an append never overtakes another, at neither switch. A connection has one request at a time
-and stands still until it is answered, so its order is kept in any case; the queue keeps that of the connections.
+It becomes active when the first slow write ends, for which the loop has waited (`storage/io/write_pace.py`), and inactive when
+writes are quick again and nothing is queued or under way, so an append never overtakes another, at neither switch. A connection
+has one request at a time and stands still until it is answered, so its order is kept in any case; the queue keeps that of the
+connections. No append is answered before it has been written, or has failed, however long the disk takes.
 
 The bytes handed to the writer are bounded. Further appends wait here, and their connections with them; a client that goes away
 takes its waiting appends with it, so that clients which give up and come again do not fill the memory.

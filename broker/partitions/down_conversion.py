@@ -1,7 +1,8 @@
 """A slice of a log for a reader of older formats: as it stands in its file, or as bytes that have to be converted.
 
-Reading takes the disk, looking at entries takes time: both happen in the I/O pool, converting in the thread of
-`format_conversion.py`.
+For the message-set protocol's FETCH (`../message_set/fetch.py`); Kafka's is in `../produce_fetch/legacy_fetch.py`. Reading takes
+the disk, looking at entries takes time: both happen in the I/O pool. Nothing is converted here: that is
+`protocol/records/conversion.py`'s `down_convert`, in the thread of `format_conversion.py`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,9 @@
                                         control batches, empty ones
     what is kept          offsets, keys, values, the codec; timestamps and their type where both formats have them
 
-An append is converted to what `message.format.version` says, a fetch of an old version to what its client can read.
+A batch of format 2 is converted to the 0 or 1 of its topic's `message.format.version` (`convert_batch`), a fetch of an old
+version to what its client can read (`down_convert`). Message sets of producers are converted, up too, where they are checked:
+`storage/log/validator.py`.
 Stands above `memory_records`; any thread may call. Bytes are new each time: nothing here changes its input.
 """
 

@@ -9,6 +9,8 @@ of this module runs. A message set is rare, and plain Python.
     format 2        as it came, or in the topic's codec          converted; refused with producer id or transaction
     format 0, 1     one batch of format 2                        in place where format, codec and inner offsets allow it
 
+`validate_message_set` is the lower row, `TargetFormat` the upper one. Fetches convert in `protocol/records/conversion.py`.
+
 Slow cases (all but the first row's first case) can be prepared before their offsets are known: `moved` assigns those later.
 """
 
