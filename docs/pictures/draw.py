@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelog.broker.http.console.html import Element
 from tidelog.broker.http.console.pages.anatomy import anatomy
-from tidelog.broker.http.console.pages.assets import read
+from tidelog.broker.http.console.pages.assets import asset
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.protocol.message_set.entries import NewRecord
 from tidelog.testing import Broker
@@ -69,7 +69,7 @@ def standalone(figure: Element) -> str:
     """The drawing out of the console's figure, as a file that has its colours with it, light and dark."""
     svg = next(one for one in _elements(figure) if one.name == "svg")
     attributes = svg.attributes | {"xmlns": "http://www.w3.org/2000/svg", "width": "1000", "height": "64"}
-    style = read("console.css").decode()
+    style = asset("console.css").decode()
     light, dark = _colours(style.split("@media", 1)[0]), _colours(style.split("@media", 1)[1].split("@media", 1)[0])
     rules = f":root {{ {light} }} @media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}" + "".join(
         f" .{name} {{ fill: var(--{name}); }}" for name in ("clean", "dirty", "active", "closed")

@@ -23,18 +23,18 @@ FOLDER = Path(__file__).parent.parent
 
 
 @cache
-def read(name: str) -> bytes:
+def asset(name: str) -> bytes:
     """Content of a file beside the console's modules."""
     return (FOLDER / name).read_bytes()
 
 
 def style(state: ConsoleState, request: PageRequest) -> Page:
-    return Page(OK, "text/css; charset=utf-8", read("console.css"))
+    return Page(OK, "text/css; charset=utf-8", asset("console.css"))
 
 
 def script(state: ConsoleState, request: PageRequest) -> Page:
-    return Page(OK, "text/javascript; charset=utf-8", read("console.js"))
+    return Page(OK, "text/javascript; charset=utf-8", asset("console.js"))
 
 
 def icon(state: ConsoleState, request: PageRequest) -> Page:
-    return Page(OK, "image/svg+xml", read("console.svg"))
+    return Page(OK, "image/svg+xml", asset("console.svg"))

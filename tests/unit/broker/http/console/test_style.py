@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from tidelog.broker.http.console.pages.assets import read
+from tidelog.broker.http.console.pages.assets import asset
 
-STYLE = read("console.css").decode()
+STYLE = asset("console.css").decode()
 LIGHT, DARK = (dict(re.findall(r"--(\w+): (#\w{6})", part)) for part in STYLE.split("@media", 1))
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from tidelog.broker.http.console.page_request import PageRequest
-from tidelog.broker.http.console.pages.assets import icon, read, script, style
+from tidelog.broker.http.console.pages.assets import asset, icon, script, style
 
-STYLE, SCRIPT, ICON = (read(name).decode() for name in ("console.css", "console.js", "console.svg"))
+STYLE, SCRIPT, ICON = (asset(name).decode() for name in ("console.css", "console.js", "console.svg"))
 
 
 def test_assets() -> None:
