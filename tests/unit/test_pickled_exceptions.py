@@ -40,9 +40,23 @@ MADE: dict[type[Exception], Exception] = {
 """One of each class whose arguments are not a sentence; a class below one of them is made with the same ones' text."""
 
 
+#: Of the extra `pipeline`, which this ring does not install.
+EXTRA = {"numpy", "pandas", "pyarrow", "pyspark"}
+
+
+def imported(name: str) -> ModuleType | None:
+    """None for a module that needs the extra where that is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name not in EXTRA:
+            raise
+        return None
+
+
 def modules(package: ModuleType) -> list[ModuleType]:
     names = [found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    return [package, *(importlib.import_module(name) for name in names if not name.endswith("__main__"))]
+    return [package, *filter(None, (imported(name) for name in names if not name.endswith("__main__")))]
 
 
 def exceptions() -> list[type[Exception]]:
