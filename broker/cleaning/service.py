@@ -1,6 +1,7 @@
 """The cleaner inside of the daemon: from settings to threads, and what it tells about itself.
 
-Started when all else runs, stopped before the logs are closed. `log.cleaner.enable=false` stops all cleaning, with one warning.
+Its checkpoints are read before anybody is served, its threads start when all else runs, and it is stopped before the logs are
+closed. `log.cleaner.enable=false` stops all cleaning, with one warning.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NO_LIMIT_BYTES_PER_SECOND = 1e15
 class LogCleaner:
     """Made, started and stopped on the loop thread or a pool's; `manager`, `pool` and `requests` are used by any.
 
-    `start` and `stop` block: for reading checkpoints, and for passes to notice.
+    `load` and `stop` block: for reading checkpoints, and for passes to notice.
     """
 
     def __init__(self, config: BrokerConfig, logs: LogManager, file_system: FileSystem, time: Time) -> None:
@@ -45,9 +46,14 @@ class LogCleaner:
         )
         self.requests = CleanRequests(self.manager, self.pool.make_cleaner, time, lower_priority)
 
-    def start(self) -> None:
-        """Blocks; OSError when a checkpoint can't be read."""
+    def load(self) -> None:
+        """Read what earlier passes came to. Called when logs are loaded, before anything can change them. Blocks; OSError when a
+        checkpoint can't be read.
+        """
         self.manager.load()
+
+    def start(self) -> None:
+        """Start the threads, unless cleaning is switched off. `load` comes first."""
         if self.is_enabled:
             self.pool.start()
         else:

@@ -198,11 +198,12 @@ class Node:
     async def _load_logs(self, services: Services) -> None:
         """Loads and recovers the logs of all topics."""
         logs, topics = services.logs, services.topics
+        run = partial(services.loop.run_in_executor, services.io_pool)
         with gc_paused(lambda: len(logs.logs())):
-            await services.loop.run_in_executor(
-                services.io_pool, lambda: logs.load(topics.config_of, self.state.recovery.update)
-            )
+            await run(lambda: logs.load(topics.config_of, self.state.recovery.update))
             await topics.start(logs)
+        # Before requests come: they move logs and delete topics, and the cleaner's checkpoints have to follow.
+        await run(services.cleaner.load)
         services.producer_ids.never_below(topics.producer_id_floor)
         if "basic" in self._basics.config.http_authentication:
             services.users.get()  # read here, on the loop thread: HTTP's threads may look at them then

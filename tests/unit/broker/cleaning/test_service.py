@@ -38,6 +38,7 @@ def test_it_cleans_when_enabled_and_takes_new_settings() -> None:
     world = made()
     config = load_config(None, {}, ["log.cleaner.dedupe.buffer.size=24000"])
     cleaner = LogCleaner(config, world.manager, world.file_system, world.time)
+    cleaner.load()
     cleaner.start()
     try:
         until(lambda: any(one.passes for one in cleaner.manager.partitions()), "a pass")
