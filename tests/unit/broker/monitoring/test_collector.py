@@ -11,7 +11,10 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tidelog.broker.monitoring import collector as metrics
 from tidelog.broker.monitoring.collector import BrokerCollector, every_metric
+from tidelog.broker.monitoring.node_state import NodeState
+from tidelog.broker.runtime.lazy import Lazy
 from tidelog.broker.server.node import Node
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.loader import load_config
 from tidelog.protocol.api_keys import ApiKey
 
@@ -77,6 +80,17 @@ async def test_partitions_beyond_a_bound_are_in_the_sums_alone(tmp_path: Path) -
     assert len({name for name in places if "'partition', '0'" in name}) > 0
     assert not [name for name in places if "'partition', '1'" in name]
     assert (found["tidelog_partitions[]"], found["tidelog_partitions_omitted[]"]) == (2, 1)
+
+
+async def test_a_scrape_before_a_node_has_its_parts_says_that_it_is_not_ready() -> None:
+    """While the directories are locked and their metadata read."""
+    node = NodeState(BrokerConfig(), asyncio.get_running_loop(), Lazy(lambda: pytest.fail("there is nothing to make")))
+    families = await asyncio.to_thread(lambda: list(BrokerCollector(node).families()))
+    rows = {family.name: [row[1] for row in family.rows] for family in families}
+    assert rows["tidelog_ready"] == rows["tidelog_recovery_partitions_remaining"] == [0]
+    assert set(rows["tidelog_degraded"]) == {0}
+    assert "tidelog_requests" not in rows
+    assert "tidelog_partitions" not in rows
 
 
 async def test_a_loop_that_hangs_takes_only_its_own_metrics_with_it(

@@ -13,6 +13,7 @@ from support.nodes import fake_node
 from tidelog.broker.http.console.front import HEADERS, Console
 from tidelog.broker.http.console.page_request import PageRequest
 from tidelog.broker.metadata.creation_limits import Makers
+from tidelog.broker.monitoring.node_state import NodeState
 from tidelog.config.broker_config import BrokerConfig
 
 
@@ -140,6 +141,17 @@ def test_while_logs_are_loaded(console: ConsoleOfTopics) -> None:
     assert status == "503 Service Unavailable"
     check(body)
     assert console.get("/console.css")[0] == "200 OK"
+
+
+def test_before_a_node_has_its_parts() -> None:
+    """While the directories are locked: what is no document says so too, and a page's frame needs no part of the node."""
+    node = NodeState(BrokerConfig(), None, None)  # type: ignore[arg-type]
+    console = Console(node, SimpleNamespace(problems=list))  # type: ignore[arg-type]
+    for path in ("/", "/topics/t", "/topics/t/0/records/0/value"):
+        page = console.page(PageRequest("GET", path, authority="localhost", peer="127.0.0.1"))
+        assert page is not None
+        assert page.status == "503 Service Unavailable"
+        assert b"The daemon is loading its logs, or stops." in page.body
 
 
 def test_names_that_somebody_else_may_have(console: ConsoleOfTopics) -> None:

@@ -10,10 +10,12 @@ import pytest
 from support.nodes import services_with
 from tidelog.broker.http.console.loop_calls import CALLER, NOBODY, Caller, LoopCalls
 from tidelog.broker.http.console.page_request import PageError
+from tidelog.broker.monitoring.node_state import NodeState
 from tidelog.broker.requests import registry
 from tidelog.broker.requests.context import RequestContext
 from tidelog.broker.requests.registry import load_apis
 from tidelog.broker.security.acl.model import AclOperation, ResourceType
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.api_keys import ApiKey
 
 
@@ -62,6 +64,13 @@ def test_handlers_of_the_protocol_are_asked(loop: asyncio.AbstractEventLoop) -> 
     assert calls.ask(ApiKey.LIST_GROUPS, lambda request: request(states_filter=["Stable"])).groups == []
     assert calls.has(ApiKey.DELETE_GROUPS)
     assert not calls.has(ApiKey.CONTROLLED_SHUTDOWN)
+
+
+def test_no_handler_is_asked_before_a_node_has_its_parts(loop: asyncio.AbstractEventLoop) -> None:
+    load_apis()
+    calls = LoopCalls(NodeState(BrokerConfig(), loop, None))  # type: ignore[arg-type]
+    with pytest.raises(PageError, match="is loading its logs"):
+        calls.ask(ApiKey.LIST_GROUPS, lambda request: request())
 
 
 def test_no_access_rule_is_asked_and_the_user_is_told(

@@ -6,9 +6,11 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from support.nodes import fake_node
+from support.nodes import fake_node, services_with
 from tidelog.broker.http.console.samples import INTERVAL_S, KEPT, ApiSample, Samples
+from tidelog.broker.monitoring.node_state import NodeState
 from tidelog.broker.requests.counters import RequestCounters
+from tidelog.config.broker_config import BrokerConfig
 
 
 class SampledBroker:
@@ -80,6 +82,21 @@ def test_the_ring_has_an_end() -> None:
     for _ in range(KEPT + 20):
         sampled.later()
     assert len(sampled.samples.samples()) == KEPT
+
+
+def test_before_a_node_has_its_parts_nothing_is_asked_and_then_at_once() -> None:
+    sampled = SampledBroker()
+    node = NodeState(BrokerConfig(), sampled.node.loop, None)  # type: ignore[arg-type]
+    samples = Samples(node, lambda: sampled.now_s)
+    sampled.now_s += 100 * INTERVAL_S
+    samples.tick()
+    assert sampled.calls == []
+    node.services = services_with(counters=sampled.counters, socket_server=sampled.server, cleaner=sampled.node.cleaner)
+    samples.tick()
+    sampled.turn()
+    sampled.now_s += INTERVAL_S
+    samples.tick()
+    assert len(sampled.calls) == 1
 
 
 def test_a_loop_that_is_closed() -> None:
