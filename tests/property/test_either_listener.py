@@ -33,6 +33,7 @@ from tidelog.broker.partitions.fetch_session import FetchSessions
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.purgatory import FetchPurgatory
 from tidelog.broker.runtime.fair_places import FairPlaces
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import RequestHeader, request_header_bytes, response_header_bytes
 from tidelog.protocol.message_set.cursor import FetchCursor
@@ -119,6 +120,7 @@ class BothListeners:
         broker: Any = SimpleNamespace(
             loop=loop,
             time=machine.time,
+            config=BrokerConfig(message_set_max_magic=max_magic),
             io_pool=InlineExecutor(),
             partitions=SimpleNamespace(
                 get=lambda topic, index: partition if (topic, index) == ("t", 0) else None, name_of=lambda _: "t"
@@ -129,7 +131,7 @@ class BothListeners:
             fetch_sessions=FetchSessions(10, machine.time, random.Random(1)),
             purgatory=FetchPurgatory(loop, MockTimer(machine.time)),
         )
-        self.message_sets = ListenerWorld(broker, machine, max_magic)
+        self.message_sets = ListenerWorld(broker, machine)
         self.broker = broker
 
     async def kafka(self, offset: int, size: int, version: int = FETCH_VERSION) -> tuple[int, bytes]:

@@ -70,12 +70,11 @@ class FakeConnection:
 class ListenerWorld:
     """Topics `t` (two partitions) and `u`, a listener on them, and requests to it without a socket."""
 
-    def __init__(self, world: Any, machine: World, max_magic: int) -> None:
+    def __init__(self, world: Any, machine: World) -> None:
         self.broker = world
         self.machine = machine
         world.counters = RequestCounters()
         world.fetch_max_bytes = 50 << 20
-        world.config = SimpleNamespace(message_set_max_magic=max_magic)
         self.sends = SendCounters()
         world.socket_server = SimpleNamespace(send_counters=self.sends, connections=set(), message_set_endpoints=[])
         world.quotas = SimpleNamespace(active=False)
@@ -117,10 +116,10 @@ class ListenerWorld:
 async def listener_world(directory: Path, *, max_magic: int = 2, **settings: Any) -> AsyncIterator[ListenerWorld]:
     """`settings` are the topics'."""
     machine = World()
-    async with topic_world(directory, machine.start(**settings)) as topics:
+    async with topic_world(directory, machine.start(**settings), message_set_max_magic=max_magic) as topics:
         config = {"segment_index_bytes": SMALL_INDEX} | settings
         for topic, partitions in (("t", 2), ("u", 1)):
             await topics.topics.create(topic, partitions, {n.replace("_", "."): str(v) for n, v in config.items()})
-        world = ListenerWorld(topics, machine, max_magic)
+        world = ListenerWorld(topics, machine)
         yield world
     machine.stop()

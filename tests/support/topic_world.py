@@ -36,7 +36,6 @@ class TopicWorld:
 
     def __init__(self, directory: Path, logs: Any, config: BrokerConfig, ids: itertools.count[int]) -> None:
         self.logs = logs
-        self.config = config
         self.authorizer = None
         self.store = self.metadata = MetadataStore(str(directory))
         self.time = MockTime()
@@ -44,18 +43,22 @@ class TopicWorld:
         self.topics = TopicRegistry(config, self.store, self.pool, self.time, lambda: UUID(int=next(ids), version=4))
         self.quotas = QuotaManager(config, self.store.read().resources.get(QUOTA, {}), self.store, self.time)
         self.features = Features(self.store.read().features)
-        self.resources = ResourceConfigs(self.store.read().resources, self.store, lambda: config)
+        self.settings = DynamicSettings(config, self.store.read().broker_configs, logs.node_id, self.store)
+        self.resources = ResourceConfigs(self.store.read().resources, self.store, lambda: self.config)
         self.telemetry = ClientTelemetry(self.resources, config.telemetry_max_bytes, self.time)
         self.scheduler = MockScheduler(MockTime())
-        self.settings = DynamicSettings(config, self.store.read().broker_configs, logs.node_id, self.store)
         self.producer_ids = ProducerIds(self.store)
         self.loop = asyncio.get_running_loop()
         self.io_pool = InlineExecutor()
         self.conversions = Conversions(self.loop)
         self.partitions = PartitionTable(self.topics, self.loop, self.conversions)
         self.cleaner = SimpleNamespace(manager=CleanerManager(logs, RealFileSystem(), self.time))
-
         self.mover = Lazy(self._mover)
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration as it is now, as of `Services`."""
+        return self.settings.config
 
     def _mover(self) -> LogMover:
         return LogMover(self.config, self.logs, self.partitions, self.cleaner.manager, self.time, self.loop)
