@@ -29,8 +29,6 @@ _SPARE_BYTES = 16 << 10
 for a file of many extents, which count as the file's.
 """
 
-logger = logging.getLogger(__name__)
-
 # Kafka takes segment.index.bytes down to 4. Room for one entry, and in the time index for the one that a roll adds.
 _MIN_OFFSET_INDEX = OffsetIndex.ENTRY_SIZE
 _MIN_TIME_INDEX = 2 * TimeIndex.ENTRY_SIZE
