@@ -168,6 +168,7 @@ class CleanerManager:
             }
         for log in present.values():
             self._state(log)
+        self.last_run_ms = self._time.milliseconds()  # logs may have been recovered for hours since this was made
 
     def _state(self, log: UnifiedLog) -> _State:
         """The state of `log`, created on first use. A state left by a deleted log of the same name is dropped."""

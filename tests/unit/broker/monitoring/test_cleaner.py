@@ -125,6 +125,16 @@ def test_dirt_has_an_age_and_the_rest_is_alive() -> None:
     assert scrape(world, cleaner)["tidelog_cleaner_dirty_age_seconds"] == {place: age}
 
 
+def test_the_time_since_the_last_look_does_not_count_the_recovery_before_the_first() -> None:
+    world = CleaningWorld()
+    world.start()
+    cleaner = LogCleaner(load_config(None, {}, []), world.manager, world.file_system, world.time)
+    world.time.advance(3_600_000)  # logs are recovered
+    cleaner.load()
+    world.time.advance(5_000)
+    assert scrape(world, cleaner)["tidelog_cleaner_time_since_last_run_seconds"] == {(): 5}
+
+
 def test_a_future_date_that_holds_records_is_counted() -> None:
     world = CleaningWorld()
     world.start(segment_bytes=500, min_compaction_lag_ms=1000, message_timestamp_after_max_ms=2**63 - 1)
