@@ -732,6 +732,7 @@ class LocalLog:
             self.failure = self.failure or KafkaStorageError(f"{self.name} is closed")
             self.directory_is_dirty = self._parent_is_dirty = False
             self.recovery_point = self.log_end_offset
+            self._pending = []  # a flush that comes late, of a roll before, has nothing to do and no error to tell
             for segment in self.segments.view:
                 segment.abandon()
 

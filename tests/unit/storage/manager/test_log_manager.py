@@ -192,6 +192,21 @@ def test_a_deleted_log_is_freed_without_the_cycle_collector() -> None:
     world.stop()
 
 
+def test_the_flush_of_a_roll_whose_log_was_deleted_before_it_came_is_no_error() -> None:
+    """The scheduler would log one with each topic that is deleted right after a roll."""
+    world = World()
+    world.start()
+    log = world.log()
+    append(log, "a")
+    log.roll()
+    world.manager.delete("t", 0)
+    world.fake.trace.clear()
+    world.time.advance(0)  # what the task raises comes from here
+    assert log.flush() == 1
+    assert world.fake.trace == []
+    world.stop()
+
+
 def test_retention_that_comes_into_a_clean_stop_takes_nothing_from_the_closed_log() -> None:
     """The stop has told which files there are: what went after that would be a hole for the next start."""
     world = World()
