@@ -10,6 +10,7 @@ from support.mock_time import MockTime
 from support.nodes import made
 from tidelog.broker.requests import audit_log as audit
 from tidelog.broker.requests import audited_requests as module
+from tidelog.broker.requests import dispatcher
 from tidelog.broker.requests.audited_requests import Changes
 from tidelog.broker.requests.bulk_lane import LONG_BYTES, BulkRequestLane
 from tidelog.broker.requests.counters import RequestCounters
@@ -64,10 +65,11 @@ class AuditedBroker:
         ]  # fmt: skip
         header = b"\0\x1e\0\x01\0\0\0\x07\xff\xff"
         frame = bytearray(header + encode(CreateAclsRequest(creations=creations), 1))
+        assert (len(frame) > LONG_BYTES) == (rules > 1)
         return asyncio.ensure_future(self.dispatcher.dispatch(frame, 0, len(frame), connection))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("rules", [1, LONG_BYTES // 32], ids=["short", "long"])
+@pytest.mark.parametrize("rules", [1, LONG_BYTES // 16], ids=["short", "long"])
 async def test_a_change_whose_client_has_gone_is_in_the_audit_log(rules: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger=audit.LOGGER)
     audited = AuditedBroker()
@@ -82,6 +84,24 @@ async def test_a_change_whose_client_has_gone_is_in_the_audit_log(rules: int, ca
     assert told.count("created a rule: allow User:alice") == rules
     assert not len(audited.changes)
     assert audited.long.try_acquire() is not None, "the next long one may begin"
+    await asyncio.get_running_loop().run_in_executor(None, audited.long.close)
+
+
+async def test_a_long_change_that_there_is_no_memory_for_leaves_its_lane_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its connection ends; the requests that wait behind it would wait for as long as the daemon runs."""
+
+    def no_memory(_: object) -> bytes:
+        raise MemoryError
+
+    audited = AuditedBroker()
+    audited.store.written.set()
+    with monkeypatch.context() as patch:
+        patch.setattr(dispatcher, "bytes", no_memory, raising=False)
+        with pytest.raises(MemoryError):
+            audited.ask(rules=LONG_BYTES // 16)
+    assert (await audited.ask(rules=LONG_BYTES // 16))[4:8] == b"\0\0\0\x07"
     await asyncio.get_running_loop().run_in_executor(None, audited.long.close)
 
 
