@@ -6,7 +6,7 @@ loaded its keys are not known, and requests for them are told to come back. A pa
 
     no topic ── ensure_topic ──► open, all shards loaded ─┐
     topic ───── open ──► loading, one shard at a time ────┴──► close
-               a shard that cannot be loaded: failed, until the next start
+               a shard that cannot be loaded: failed, until its disk can be read, or the next start
 
 Loop thread, except that `load` reads the log in pool threads. It holds no lock: everything happens between two turns of the loop.
 """
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ...storage.exceptions import says_what_is_wrong
+from ...storage.exceptions import KafkaStorageError, says_what_is_wrong
 from ..runtime.error_codes import error_code
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+#: Time after which a partition is read again that the disk, or a lack of descriptors, has kept from being read.
+RELOAD_MS = 30_000
 #: Runs a function in a pool thread.
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 #: The durability of a write: None when it is as durable as the topic asks for. Shared: await it with asyncio.shield.
@@ -130,9 +132,11 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._loop = loop
         self._run_blocking = run_blocking
         self._shards: list[ShardT] = []
-        #: Indexes of the shards that cannot be loaded.
-        self._failed: set[int] = set()
+        #: Why shards cannot be loaded, by their index. Replaced as a whole: any thread may read it.
+        self.failed: Mapping[int, str] = {}
         self._jobs: list[TimerHandle] = []
+        # What reads failed shards again, or waits to.
+        self._reload: TimerHandle | asyncio.Task[None] | None = None
         self.closed = False
         #: The task of `start`, which may go on after it.
         self.loading: asyncio.Task[None] | None = None
@@ -187,24 +191,54 @@ class CoordinatorRuntime(Generic[ShardT]):
         `replay` is called in a pool thread with the name of the partition and its batches; `loaded` in the loop thread, with
         what that returned, in the turn in which the shard begins to serve. Neither is called for an empty partition. Where
         one of them fails, that is logged, and as in Kafka nobody is served from that partition until the next start: its
-        clients would go on from a state that is wrong."""
-        for shard in list(self._shards):
+        clients would go on from a state that is wrong. One that the disk would not give is read again every `RELOAD_MS`: Kafka's
+        leadership would move, and this daemon is the only one."""
+        await self._load_shards(list(self._shards), replay, loaded)
+
+    async def _load_shards(
+        self,
+        shards: Sequence[ShardT],
+        replay: Callable[[str, Iterator[ReplayBatch]], T],
+        loaded: Callable[[ShardT, T], None],
+    ) -> None:
+        again: list[ShardT] = []
+        for shard in shards:
             if shard.loaded:
                 continue
             if self.log.is_empty(shard.index):
-                shard.loaded = True
+                self._sound(shard)
                 continue
             name = f"{self.topic}-{shard.index}"
             try:
                 found: T = await self._run_blocking(self._reader(replay, name, shard.index))
                 if self.closed:
                     return
-                shard.loaded = True
+                self._sound(shard)
                 loaded(shard, found)
             except Exception as error:
                 log.error("%s cannot be loaded: %s", name, error, exc_info=not says_what_is_wrong(error))
-                self._failed.add(shard.index)
-                self._shards[shard.index] = self._new_shard(shard.index)  # nothing of what was taken over by half
+                self.failed = {**self.failed, shard.index: str(error)}
+                if shard.loaded:
+                    self._shards[shard.index] = self._new_shard(shard.index)  # nothing of what was taken over by half
+                elif isinstance(error, OSError | KafkaStorageError):
+                    again.append(shard)
+        if again and not self.closed:
+            self._reload = self._timer.call_later(RELOAD_MS, lambda: self._load_again(again, replay, loaded))
+
+    def _load_again(
+        self,
+        shards: Sequence[ShardT],
+        replay: Callable[[str, Iterator[ReplayBatch]], T],
+        loaded: Callable[[ShardT, T], None],
+    ) -> None:
+        log.info("%s: %d partitions that could not be read are read again", self.topic, len(shards))
+        self._reload = task = self._loop.create_task(self._load_shards(shards, replay, loaded))
+        task.add_done_callback(self._tell_failure)
+
+    def _sound(self, shard: ShardT) -> None:
+        """The shard begins to serve: what is taken over may be written to at once."""
+        shard.loaded = True
+        self.failed = {index: why for index, why in self.failed.items() if index != shard.index}
 
     def _reader(self, replay: Callable[[str, Iterator[ReplayBatch]], T], name: str, index: int) -> Callable[[], T]:
         return lambda: replay(name, self.log.replay(index))
@@ -245,6 +279,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         self.closed = True
         for job in self._jobs:
             job.cancel()
+        if self._reload is not None:
+            self._reload.cancel()
         if self.loading is not None:
             self.loading.cancel()
 
@@ -274,7 +310,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         return shard
 
     def _check_sound(self, shard: ShardT) -> None:
-        if shard.index in self._failed:
+        if shard.index in self.failed:
             raise ProtocolError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{shard.index} could not be loaded")
 
     def check_complete(self) -> None:
@@ -283,7 +319,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         Partitions that cannot be loaded are left out of such lists, as in Kafka."""
         if self.closed:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not all(shard.loaded or shard.index in self._failed for shard in self._shards):
+        if not all(shard.loaded or shard.index in self.failed for shard in self._shards):
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def append(

@@ -82,6 +82,14 @@ MUTATIONS = [
         (CONNECTION_STATE, CONNECTION),
     ),
     Mutation(
+        "broker/bulk-lane-kept",
+        "broker/requests/dispatcher.py",
+        "            permit.release()\n            raise\n",
+        "            raise\n",
+        "After a request with very many names that there is no memory for, no other one is handled.",
+        ("tests/unit/broker/requests/test_audited_requests.py",),
+    ),
+    Mutation(
         "broker/coordinator-loaded-after-close",
         "broker/coordinator/runtime.py",
         "                if self.closed:\n                    return\n",
@@ -92,15 +100,15 @@ MUTATIONS = [
     Mutation(
         "broker/coordinator-unreadable-is-empty",
         "broker/coordinator/runtime.py",
-        "                self._failed.add(shard.index)\n                self._shards[shard.index] = self._new_shard(shard.index)",
-        "                shard.loaded = True",
+        "                self.failed = {**self.failed, shard.index: str(error)}\n",
+        "                shard.loaded = True\n                continue\n",
         "A partition that cannot be read serves as if it were empty.",
         (COORDINATOR_RUNTIME,),
     ),
     Mutation(
         "broker/coordinator-failed-is-loading",
         "broker/coordinator/runtime.py",
-        "                self._failed.add(shard.index)\n",
+        "                self.failed = {**self.failed, shard.index: str(error)}\n",
         "",
         "The keys of a partition that cannot be loaded are said to be loading, for ever.",
         (COORDINATOR_RUNTIME,),
@@ -108,9 +116,17 @@ MUTATIONS = [
     Mutation(
         "broker/coordinator-half-of-a-shard-stays",
         "broker/coordinator/runtime.py",
-        "                self._shards[shard.index] = self._new_shard(shard.index)",
-        "                shard.loaded = False",
+        "                    self._shards[shard.index] = self._new_shard(shard.index)",
+        "                    shard.loaded = False",
         "What was taken over of a partition before that failed stays in memory.",
+        (COORDINATOR_RUNTIME,),
+    ),
+    Mutation(
+        "broker/coordinator-unreadable-for-ever",
+        "broker/coordinator/runtime.py",
+        "        if again and not self.closed:\n",
+        "        if again and self.closed:\n",
+        "A partition that the disk has refused once is nobody's until the next start.",
         (COORDINATOR_RUNTIME,),
     ),
     Mutation(

@@ -43,6 +43,14 @@ MUTATIONS = [
         (f"{LOG_MANAGER}::test_retention_that_comes_into_a_clean_stop_takes_nothing_from_the_closed_log",),
     ),
     Mutation(
+        "log/deleted-with-a-flush-to-do",
+        "storage/log/local_log.py",
+        "            self._pending = []  # a flush that comes late",
+        "            # a flush that comes late",
+        "A topic that is deleted right after its log has rolled leaves an error in the log.",
+        (f"{LOG_MANAGER}::test_the_flush_of_a_roll_whose_log_was_deleted_before_it_came_is_no_error",),
+    ),
+    Mutation(
         "log/closed-by-halves",
         "storage/log/local_log.py",
         "            with self.lock:\n                self.is_closed = True\n",

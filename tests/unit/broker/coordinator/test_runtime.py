@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from support.groups import MemoryCoordinatorLog, make_runtime
 from support.mock_time import MockTime
 from tidelog.broker.coordinator.internal_topic import CoordinatorRecord, ReplayBatch
 from tidelog.broker.coordinator.runtime import (
+    RELOAD_MS,
     CoordinatorRuntime,
     append_failure,
     java_hash,
@@ -166,6 +168,46 @@ async def test_a_partition_that_cannot_be_loaded_is_nobodys_and_the_others_serve
     rig.runtime.check_complete()
     assert "topic-1 cannot be loaded: a defect" in caplog.text
     assert "ZeroDivisionError" in caplog.text, "with its traceback"
+
+
+@pytest.mark.parametrize("error", [KafkaStorageError("no"), OSError(errno.EMFILE, "no")])
+async def test_a_partition_that_the_disk_would_not_give_is_read_again_until_it_does(error: Exception) -> None:
+    """A lack of descriptors passes; nobody would be served from there until the next start. Kafka's leadership would move."""
+    rig = Rig()
+    runtime, refused = rig.runtime, {1, 2}
+    runtime.open()
+    for partition in range(4):
+        rig.log.put(partition, -1, [(b"k", b"v")])
+    reads: list[str] = []
+
+    def replay(name: str, batches: Iterator[ReplayBatch]) -> list[bytes | None]:
+        reads.append(name[-1])
+        if int(name[-1]) in refused:
+            raise error
+        return [key for batch in batches for _, key, _ in batch.records]
+
+    def taken(shard: Shard, keys: list[bytes | None]) -> None:
+        shard.keys = keys
+        runtime.append(shard, [RECORD])
+
+    async def later() -> None:
+        rig.time.advance(RELOAD_MS)
+        for _ in range(4):
+            await asyncio.sleep(0)
+
+    await runtime.load(replay, taken)
+    assert runtime.failed == {1: str(error), 2: str(error)}
+    assert code(runtime.append, runtime[1], [RECORD]) is E.NOT_COORDINATOR
+    refused.remove(1)
+    await later()
+    assert ("".join(reads), dict(runtime.failed)) == ("012312", {2: str(error)})
+    assert [(shard.loaded, shard.keys) for shard in runtime][1:3] == [(True, [b"k"]), (False, [])]
+    runtime.append(runtime[1], [RECORD])
+    await later()
+    assert ("".join(reads), set(runtime.failed)) == ("0123122", {2})
+    runtime.close()
+    await later()
+    assert "".join(reads) == "0123122"
 
 
 async def test_a_load_that_fails_as_a_whole_is_logged(caplog: pytest.LogCaptureFixture) -> None:
