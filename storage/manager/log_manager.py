@@ -377,12 +377,16 @@ class LogManager:
             if log is not None:
                 return log
             path = f"{home.directory.path}/{partition_directory_name(topic, partition)}"
+            was_there = True
             try:
+                was_there = self._fs.exists(path)
                 home.directory.forget(key)
                 self._fs.make_directory(path)
                 write_partition_metadata(self._fs, path, topic_id)
                 log, _ = self._opener.open(home.place(path), key, config or self._default_config, LastStop())
             except BaseException as error:
+                if not was_there and isinstance(error, Exception):
+                    self._remove_unfinished(path, key)
                 with self._lock:
                     home.making -= reserved
                     self._homes.pop(key, None)
@@ -394,6 +398,18 @@ class LogManager:
                 home.making -= reserved
                 self._put(key, log, home)
             return log
+
+    def _remove_unfinished(self, path: str, key: TopicPartition) -> None:
+        """Remove the directory of a log that could not be made: a start would take it for a topic that nobody knows."""
+        target = f"{path.rpartition('/')[0]}/{deleted_directory_name(*key, self._new_uuid().hex)}"
+        try:
+            self._fs.rename(path, target)
+            self._fs.sync_directory(path.rpartition("/")[0])
+            self._fs.remove_tree(target)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            logger.warning("%s could not be made, and not be removed either: %s", path, error)
 
     def _home_of_new(self) -> LogUpkeep:
         """The directory with the fewest logs among those that take new ones. Call with the lock held;

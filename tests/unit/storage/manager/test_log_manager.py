@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 from support.fake_filesystem import Operation
-from support.logs import ROOT, World, append, read_records, values_of
+from support.logs import ROOT, World, append, batch, read_records, values_of
 from support.mock_time import MockScheduler, MockTime
 from tidelog.config.loader import load_config
 from tidelog.config.log_config import LogConfig, log_config
@@ -276,3 +276,39 @@ def test_a_checkpoint_under_way_while_a_topic_is_made_anew_does_not_name_the_del
     world.start()
     assert (world.log().log_start_offset, values_of(read_records(world.log(), 0))) == (0, [b"new"])
     world.stop()
+
+
+def test_a_log_that_cannot_be_made_leaves_no_directory_that_a_start_would_take_for_one() -> None:
+    """Nobody was told of its topic: a start finds it without a row, and makes a topic of it."""
+    steps = 0
+    while True:
+        steps += 1
+        world = World()
+        world.start()
+        world.fake.fail_at(steps, OSError(28, "No space left on device"))
+        try:
+            world.log()
+        except KafkaStorageError:
+            world.fake.heal()
+            world.stop()
+            world.start()
+            assert world.manager.logs() == [], world.fake.trace
+            append(world.log(), "a")
+            world.stop()
+        else:
+            break
+    world.stop()
+    assert steps > 5
+
+
+@pytest.mark.damaged("a segment without indexes")
+def test_a_directory_that_was_there_before_stays_where_its_log_cannot_be_opened() -> None:
+    """Whoever has put it there may want its records back."""
+    world = World()
+    world.start()
+    world.fake.put(f"{ROOT}/t-0/{0:020d}.log", bytes(batch("a")))
+    world.fake.fail_when(disk_error("append", "partition.metadata.tmp"))
+    with pytest.raises(KafkaStorageError):
+        world.log()
+    world.fake.heal()
+    assert world.fake.exists(f"{ROOT}/t-0/{0:020d}.log")
