@@ -33,7 +33,9 @@ def read(
         segment = view[index]
     while True:
         is_last = segment.base_offset == limit.segment_base_offset
-        end = limit.position if is_last else segment.size
+        end = segment.size
+        if is_last and limit.position < end:  # else the limit was found before the segment was cleaned
+            end = limit.position
         hints = segment.hints
         hint = segment.hint(offset)
         if hint is not None and hint < end:
@@ -47,6 +49,8 @@ def read(
         if is_last or index >= len(view):
             return None
         segment = view[index]
+        if segment.base_offset >= limit.offset:  # the limit's segment has become a part of the one before
+            return None
     file = segment.lease_file()
     size = end - position
     if size > max_bytes:

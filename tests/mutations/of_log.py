@@ -51,6 +51,14 @@ MUTATIONS = [
         (f"{LOG_MANAGER}::test_the_flush_of_a_roll_whose_log_was_deleted_before_it_came_is_no_error",),
     ),
     Mutation(
+        "log/limit-of-a-swapped-segment",
+        "storage/log/reader.py",
+        "        if segment.base_offset >= limit.offset:",
+        "        if segment.base_offset >= limit.offset + view[-1].base_offset:",
+        "A fetch that meets a swap of the cleaner reads records behind the high watermark.",
+        (f"{LOCAL_LOG}::test_a_read_whose_limit_was_found_before_a_swap_ends_at_it_all_the_same",),
+    ),
+    Mutation(
         "log/closed-by-halves",
         "storage/log/local_log.py",
         "            with self.lock:\n                self.is_closed = True\n",

@@ -17,6 +17,7 @@ from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.index.time_index import TimestampOffset
 from tidelog.storage.io.file_cache import FileCache
 from tidelog.storage.ledger.keeper import LedgerKeeper
+from tidelog.storage.log import reader
 from tidelog.storage.log.local_log import LocalLog, LogHooks
 from tidelog.storage.segment.files import LogDirectory, SegmentFiles
 from tidelog.storage.segment.log_segment import LogSegment
@@ -218,6 +219,24 @@ def cleaned(machine: Machine, old: list[LogSegment]) -> CleanedSegment:
         file.append(content)
         file.close()
     return CleanedSegment(base, len(data), START_MS, TimestampOffset(START_MS, base), 1)
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["the limit's segment has gone", "it is shorter"])
+def test_a_read_whose_limit_was_found_before_a_swap_ends_at_it_all_the_same(machine: Machine, first: int) -> None:
+    """Behind a high watermark at the end of a closed segment are records that a power cut may still take."""
+    machine.append(6)
+    limit = machine.log.end
+    assert limit == LogOffsetMetadata(6, 3, 3 * SIZE)
+    machine.append()
+    machine.log.flush()
+    old = list(machine.log.segments.view[first:2])
+    assert machine.log.replace_segments([cleaned(machine, old)], old)
+    view = machine.log.segments.view
+    found = reader.read(view, 3 * first, limit, 100 * SIZE, True)
+    assert found is not None
+    assert (found.segment_base_offset, found.size) == (3 * first, SIZE)
+    found.release()
+    assert reader.read(view, 5, limit, 100 * SIZE, True) is None
 
 
 def test_cleaned_segments_take_the_place_of_two(machine: Machine) -> None:
