@@ -363,10 +363,10 @@ def long_fetch(
     connection: Connection,
 ) -> Awaitable[list[Part]]:
     """The answer to the request in buffer[start:end], which is copied. RequestDeferred while another long one is read."""
-    permit = services.long_requests.admit(connection, end - start)
-    frame = bytes(memoryview(buffer)[start:end])
-    task = services.loop.create_task(_read(services, frame, version, correlation_id, connection, permit))
-    task.add_done_callback(permit.release)  # also where the client leaves before it has begun
+    with services.long_requests.admit(connection, end - start) as permit:
+        frame = bytes(memoryview(buffer)[start:end])
+        task = services.loop.create_task(_read(services, frame, version, correlation_id, connection, permit))
+        task.add_done_callback(permit.release)  # also where the client leaves before it has begun
     return task
 
 

@@ -369,11 +369,11 @@ def long_produce(
     connection: Connection,
 ) -> Awaitable[bytes | None]:
     """The answer to the request in buffer[start:end], which is copied. RequestDeferred while another long one is in work."""
-    permit = services.long_changes.admit(connection, end - start)
-    with memoryview(buffer) as view:
-        frame = bytearray(view[start:end])
-    task = services.loop.create_task(_append(services, frame, version, correlation_id, connection))
-    task.add_done_callback(permit.release)  # also where the client leaves before it has begun
+    with services.long_changes.admit(connection, end - start) as permit:
+        with memoryview(buffer) as view:
+            frame = bytearray(view[start:end])
+        task = services.loop.create_task(_append(services, frame, version, correlation_id, connection))
+        task.add_done_callback(permit.release)  # also where the client leaves before it has begun
     return task
 
 

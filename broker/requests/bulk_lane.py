@@ -100,12 +100,21 @@ class BulkRequestLane:
 
 
 class Permit:
-    """Held by the request that is in work."""
+    """Held by the request that is in work. As a context: released at once where the request's task cannot be begun within, which
+    there may be no memory for; else that task's end has to release it.
+    """
 
     __slots__ = ("_requests",)
 
     def __init__(self, requests: BulkRequestLane) -> None:
         self._requests: BulkRequestLane | None = requests
+
+    def __enter__(self) -> Permit:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.release()
 
     def release(self, _: object = None) -> None:
         """Lets the next request in. Harmless when called again."""

@@ -92,7 +92,16 @@ class Dispatcher:
                 f"{MAX_REQUEST_BYTES}"
             )
         elif end - start > LONG_BYTES and registration.many_names:
-            answer = self._in_lane(registration, buffer, start, end, version, correlation_id, connection, meter)
+            # Changes wait for the disk, and must not hold up requests that only read.
+            requests = self._services.long_changes if registration.audited else self._services.long_requests
+            with requests.admit(connection, end - start) as permit:
+                frame = bytes(memoryview(buffer)[start:end])
+                work = self._long(registration, frame, version, correlation_id, connection, meter, requests)
+                if registration.audited:
+                    task, answer = self._services.changes.keep(work)
+                else:
+                    answer = task = self._services.loop.create_task(work)
+                task.add_done_callback(permit.release)  # also where the client leaves before it has begun
         else:
             frame = bytes(memoryview(buffer)[start:end])
             answer = self._generic(registration, frame, version, correlation_id, connection, meter)
@@ -183,35 +192,6 @@ class Dispatcher:
         if registration.audited:
             self._services.audit.get().did(context, audit_entries_of(request, done, context))
         return self._answer(registration.api_key, version, correlation_id, done, context.connection, meter)
-
-    def _in_lane(
-        self,
-        registration: Registration,
-        buffer: bytearray,
-        start: int,
-        end: int,
-        version: int,
-        correlation_id: int,
-        connection: Connection,
-        meter: RequestMeter | None,
-    ) -> Reply:
-        """Begin `_long` for the request in buffer[start:end]. Raises as `BulkRequestLane.admit`."""
-        # Changes wait for the disk, and must not hold up requests that only read.
-        requests = self._services.long_changes if registration.audited else self._services.long_requests
-        permit = requests.admit(connection, end - start)
-        answer: Reply
-        try:
-            frame = bytes(memoryview(buffer)[start:end])
-            work = self._long(registration, frame, version, correlation_id, connection, meter, requests)
-            if registration.audited:
-                task, answer = self._services.changes.keep(work)
-            else:
-                answer = task = self._services.loop.create_task(work)
-        except BaseException:  # there may be no memory for the copy
-            permit.release()
-            raise
-        task.add_done_callback(permit.release)  # also where the client leaves before it has begun
-        return answer
 
     async def _long(
         self,

@@ -83,11 +83,11 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/bulk-lane-kept",
-        "broker/requests/dispatcher.py",
-        "            permit.release()\n            raise\n",
-        "            raise\n",
+        "broker/requests/bulk_lane.py",
+        "        if kind is not None:\n",
+        "        if kind is None:\n",
         "After a request with very many names that there is no memory for, no other one is handled.",
-        ("tests/unit/broker/requests/test_audited_requests.py",),
+        ("tests/unit/broker/requests/test_audited_requests.py", "tests/unit/broker/produce_fetch/test_long_produce.py"),
     ),
     Mutation(
         "broker/coordinator-loaded-after-close",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidelog.broker.produce_fetch import fetch_job, produce_job
 from tidelog.broker.produce_fetch.produce_job import Topics, long_produce, slices_of
 from tidelog.broker.requests.bulk_lane import BulkRequestLane
 from tidelog.broker.requests.counters import RequestCounters
@@ -71,6 +73,29 @@ async def test_what_waits_for_a_thread_is_taken_back_where_the_client_leaves_bet
     with pytest.raises(asyncio.CancelledError):
         await task
     assert all(future.cancelled() for future in waiting if future is not failed)
+
+
+@pytest.mark.parametrize(
+    ("module", "begin", "copy"),
+    [(produce_job, produce_job.long_produce, "bytearray"), (fetch_job, fetch_job.long_fetch, "bytes")],
+    ids=["produce", "fetch"],
+)
+async def test_one_that_there_is_no_memory_for_leaves_its_lane_to_others(
+    module: Any, begin: Callable[..., object], copy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection ends; the requests behind it would wait for as long as the daemon runs."""
+
+    def no_memory(_: object) -> bytes:
+        raise MemoryError
+
+    loop = asyncio.get_running_loop()
+    lane = BulkRequestLane(loop)
+    broker: Any = SimpleNamespace(long_changes=lane, long_requests=lane, loop=loop)
+    monkeypatch.setattr(module, copy, no_memory, raising=False)
+    frame = bytearray(8)
+    with pytest.raises(MemoryError):
+        begin(broker, frame, 0, len(frame), 3, 7, SimpleNamespace())
+    assert lane.try_acquire() is not None
 
 
 async def test_a_second_one_waits_with_its_bytes_where_they_are() -> None:
