@@ -161,6 +161,11 @@ class CoordinatorRuntime(Generic[ShardT]):
     def is_loaded(self) -> bool:
         return all(shard.loaded for shard in self._shards)
 
+    @property
+    def unloaded(self) -> dict[str, str]:
+        """Partitions that cannot be loaded, by name, and why. Any thread."""
+        return {f"{self.topic}-{index}": why for index, why in self.failed.items()}
+
     def open(self, *, loaded: bool = False) -> None:
         """Makes the shards if there is the topic, unless they are there; `loaded`: it is new, so there is nothing to load."""
         if not self._shards:

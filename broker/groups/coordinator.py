@@ -230,6 +230,11 @@ class GroupCoordinator:
     def is_loaded(self) -> bool:
         return self._runtime.is_loaded
 
+    @property
+    def unloaded(self) -> dict[str, str]:
+        """As `CoordinatorRuntime.unloaded`."""
+        return self._runtime.unloaded
+
     # -- what metrics ask
 
     @property

@@ -14,6 +14,7 @@ partition that can't be cleaned helps nobody. Probes that restart or route ask t
     dead_thread             a thread that should be there has died
     flush_behind            a sync that flush.ms or flush.messages asks for is late by more than `FLUSH_GRACE_MS`
     failed_partition        a sync failed: the partition takes no records until the daemon is started again
+    failed_coordinator      a partition of groups, transactions or share groups' state cannot be loaded: nobody is served from it
     damaged_log             records that were durable were damaged and left out: see the `.damaged` files, until they are deleted
     loop_stuck              the event loop has not turned for a minute
 
@@ -33,6 +34,7 @@ from ..security.open_listeners import open_listeners
 
 if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
+    from ..requests.services import Services
     from .node_state import NodeState
 
 FLUSH_GRACE_MS = 10_000
@@ -46,6 +48,7 @@ DEGRADED = (
     "dead_thread",
     "flush_behind",
     "failed_partition",
+    "failed_coordinator",
     "damaged_log",
     "loop_stuck",
 )
@@ -70,6 +73,16 @@ class Verdict(NamedTuple):
 def flush_is_behind(log: UnifiedLog, now_ms: int) -> bool:
     """True if a sync that the log's settings ask for is late."""
     return log.local.unsynced_ms(now_ms) > FLUSH_GRACE_MS + (0 if log.needs_sync else log.config.flush_ms)
+
+
+def _unloaded(services: Services) -> dict[str, str]:
+    """Partitions that their coordinators cannot load, by name, and why."""
+    transactions, shares = services.transactions.if_made, services.share.if_made
+    return {
+        **services.groups.unloaded,
+        **({} if transactions is None else transactions.unloaded),
+        **({} if shares is None else shares.coordinator.unloaded),
+    }
 
 
 class Health:
@@ -147,6 +160,8 @@ class Health:
             yield Problem("dead_thread", "cleaner", f"{dead} cleaner threads have died")
         if dead := services.partitions.dead_threads:
             yield Problem("dead_thread", "sync", f"{dead} threads for syncs and slow disks have died")
+        for name, why in _unloaded(services).items():
+            yield Problem("failed_coordinator", name, f"it cannot be loaded, and nobody is served from it: {why}")
         now_ms = services.time.milliseconds()
         for log in services.logs.logs():
             if log.failure is not None:

@@ -127,6 +127,11 @@ class ShareCoordinator:
         return self._runtime.is_open
 
     @property
+    def unloaded(self) -> dict[str, str]:
+        """As `CoordinatorRuntime.unloaded`."""
+        return self._runtime.unloaded
+
+    @property
     def partition_count(self) -> int:
         """Partitions of share groups that are known."""
         return sum(len(shard.entries) for shard in self._runtime)

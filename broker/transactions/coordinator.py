@@ -159,6 +159,11 @@ class TransactionCoordinator:
     def is_loaded(self) -> bool:
         return self._runtime.is_loaded
 
+    @property
+    def unloaded(self) -> dict[str, str]:
+        """As `CoordinatorRuntime.unloaded`."""
+        return self._runtime.unloaded
+
     # -- what metrics ask
 
     @property

@@ -15,6 +15,10 @@ T = TypeVar("T")
 class FakeNode(SimpleNamespace):
     """A `NodeState` and its `Services` in one: whatever is asked of either is a part, which tests may exchange."""
 
+    groups: Any = SimpleNamespace(unloaded={})
+    transactions: Any = Lazy(lambda: None)
+    share: Any = Lazy(lambda: None)
+
     @property
     def services(self) -> Any:
         return self

@@ -196,7 +196,7 @@ async def test_a_partition_that_the_disk_would_not_give_is_read_again_until_it_d
             await asyncio.sleep(0)
 
     await runtime.load(replay, taken)
-    assert runtime.failed == {1: str(error), 2: str(error)}
+    assert runtime.unloaded == {"topic-1": str(error), "topic-2": str(error)}
     assert code(runtime.append, runtime[1], [RECORD]) is E.NOT_COORDINATOR
     refused.remove(1)
     await later()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.logs import World, append
-from support.nodes import fake_node
+from support.nodes import fake_node, made
 from tidelog.broker.monitoring.health import DEGRADED, FLUSH_GRACE_MS, MOST_PROBLEMS, STUCK_S, Health
 from tidelog.broker.monitoring.node_state import NodeState
 from tidelog.config.broker_config import BrokerConfig
@@ -69,6 +69,17 @@ class Rig:
         assert ready.content["degraded"] == sorted({reason for reason, _ in found})
         assert {reason for reason, _ in found} <= set(DEGRADED)
         return found
+
+
+def test_partitions_that_coordinators_cannot_load() -> None:
+    rig = Rig()
+    rig.node.groups = SimpleNamespace(unloaded={"__consumer_offsets-7": "input/output error"})
+    rig.node.transactions = made(SimpleNamespace(unloaded={"__transaction_state-1": "no"}))
+    rig.node.share = made(SimpleNamespace(coordinator=SimpleNamespace(unloaded={"__share_group_state-2": "no"})))
+    names = ("__consumer_offsets-7", "__transaction_state-1", "__share_group_state-2")
+    assert rig.reasons() == [("failed_coordinator", name) for name in names]
+    assert "input/output error" in rig.health.whole().content["reasons"][0]["text"]
+    rig.world.stop()
 
 
 def test_a_daemon_that_is_well() -> None:
