@@ -22,13 +22,15 @@ import os
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from ...storage.io.filesystem import File
+
+T = TypeVar("T")
 
 #: Bytes that one connection may send before the loop looks at the others.
 BYTES_PER_TURN = 1 << 20
@@ -318,6 +320,25 @@ def release_parts(parts: list[Part] | deque[Part]) -> None:
     for part in parts:
         if isinstance(part, FileSlice):
             part.release()
+
+
+async def received(answer: Awaitable[T]) -> T:
+    """Await an answer on the way to its client. Where the client leaves in the moment in which a future has it, and the task that
+    waits here is cancelled before its next step, nobody else gives back the files in it.
+    """
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        if (
+            isinstance(answer, asyncio.Future)
+            and answer.done()
+            and not answer.cancelled()
+            and answer.exception() is None
+        ):
+            parts = answer.result()
+            if isinstance(parts, list):
+                release_parts(parts)
+        raise
 
 
 def _prefetch(file: File, position: int, count: int) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages._hot import parse_fetch, write_fetch_response
-from ..network.outbound import FileSlice, release_parts
+from ..network.outbound import FileSlice, received, release_parts
 from ..partitions.fetch_session import FetchContext, FetchPartition, PartitionKey
 from ..requests.context import RequestContext
 from ..runtime.cooperative import CHUNK_UNITS, batches
@@ -194,7 +194,7 @@ class FetchJob:
         for partition, offset in cold:
             await loop.run_in_executor(pool, partition.warm, offset)
         parts = self._attempt(None, last=max_wait_ms <= 0)
-        return parts if parts is not None else await self._wait(max_wait_ms)
+        return parts if parts is not None else await received(self._wait(max_wait_ms))
 
     def _find(self, key: PartitionKey) -> Partition | None:
         table = self._services.partitions

@@ -20,6 +20,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.headers import parse_request_header, response_header_bytes
 from ...protocol.messages.api_versions import ApiVersionsResponse
 from ...protocol.schema import decode, encode
+from ..network.outbound import received
 from ..runtime.cooperative import ChunkedResult
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted
@@ -126,7 +127,7 @@ class Dispatcher:
         return self._metered_later(answer, meter, connection)
 
     async def _metered_later(self, answer: Awaitable[Answer], meter: RequestMeter, connection: Connection) -> Answer:
-        done = await answer
+        done = await received(answer)
         meter.waited()
         return self._settled(done, meter, connection)
 

@@ -82,6 +82,14 @@ MUTATIONS = [
         (CONNECTION_STATE, CONNECTION),
     ),
     Mutation(
+        "broker/answer-of-a-client-that-has-gone",
+        "broker/network/outbound.py",
+        "            if isinstance(parts, list):\n                release_parts(parts)\n        raise",
+        "            del parts\n        raise",
+        "A client that goes in the moment in which its fetch is answered leaves a segment open, and its room taken.",
+        ("tests/unit/broker/apis/test_fetch.py",),
+    ),
+    Mutation(
         "broker/bulk-lane-kept",
         "broker/requests/bulk_lane.py",
         "        if kind is not None:\n",

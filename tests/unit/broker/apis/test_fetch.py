@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,10 @@ from tidelog.broker.network.outbound import FileSlice
 from tidelog.broker.partitions.fetch_session import FetchSessions
 from tidelog.broker.partitions.format_conversion import LoopBudget
 from tidelog.broker.partitions.purgatory import FetchPurgatory
+from tidelog.broker.quotas.quota import CLIENT_ID, CONSUMER_BYTE_RATE
 from tidelog.broker.requests.counters import RequestCounters
+from tidelog.broker.requests.dispatcher import Dispatcher
+from tidelog.broker.requests.registry import load_apis
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import RequestHeader, request_header_bytes, response_header_bytes
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
@@ -38,9 +42,13 @@ class FetchWorld:
         world.counters = RequestCounters()
         world.fetch_max_bytes = 50 << 20
 
-    def ask(self, version: int = VERSION, **fields: Any) -> Any:
+    @staticmethod
+    def frame(version: int = VERSION, **fields: Any) -> bytearray:
         request = FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **fields})
-        frame = bytearray(request_header_bytes(RequestHeader(1, version, 7, "c")) + encode(request, version))
+        return bytearray(request_header_bytes(RequestHeader(1, version, 7, "c")) + encode(request, version))
+
+    def ask(self, version: int = VERSION, **fields: Any) -> Any:
+        frame = self.frame(version, **fields)
         return fetch(self.world, frame, 0, len(frame), version, 7, None)  # type: ignore[arg-type]
 
     def answer(self, version: int = VERSION, **fields: Any) -> FetchResponse:
@@ -215,6 +223,35 @@ async def test_a_session_tells_only_news(world: FetchWorld) -> None:
     wrong = world.answer(session_id=session, session_epoch=9)
     assert wrong.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert world.answer(session_id=session + 1, session_epoch=1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("way", ["cold", "metered"])
+async def test_a_client_that_goes_in_the_moment_in_which_its_answer_comes_keeps_no_file_open(
+    world: FetchWorld, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deleted segment that somebody holds would take its room on the disk for as long as the daemon runs."""
+    partition = world.world.partitions.get("u", 0)
+    if way == "cold":
+        monkeypatch.setattr(type(partition), "is_warm", lambda _self, _offset: False)
+        task = asyncio.ensure_future(world.ask(topics=[of("u", 0)], max_wait_ms=500))
+    else:
+        await world.world.quotas.alter([(CLIENT_ID, "c")], {CONSUMER_BYTE_RATE: 1e9}, False)
+        frame = world.frame(topics=[of("u", 0)], max_wait_ms=500)
+        connection: Any = SimpleNamespace(user="ANONYMOUS", last_active=0, client="c")
+        dispatcher = Dispatcher(world.world, load_apis())
+        task = asyncio.ensure_future(dispatcher.dispatch(frame, 0, len(frame), connection))  # type: ignore[arg-type]
+    while not world.world.purgatory.waiting:  # noqa: ASYNC110 - the fetch says it by this alone
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    data = batch("a", "b")
+    partition.append(data, 0, len(data), LoopBudget("", 0))
+    own = partition.log.read(0, SIZE)
+    held = own.file.leases
+    asyncio.get_running_loop().call_soon(task.cancel)  # behind the look that makes the answer
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert own.file.leases == held
+    own.release()
 
 
 async def test_what_may_be_cold_is_found_by_the_pool_first(world: FetchWorld, monkeypatch: pytest.MonkeyPatch) -> None:
