@@ -90,7 +90,7 @@ def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
     states: Counter[tuple[str, str]] = Counter()
     members: list[tuple[str, int]] = []
     committed: list[Committed] = []
-    loading = omitted = 0
+    loading, omitted = -len(groups.unloaded), 0  # those are not being read
     for shard in groups.shards():
         if not shard.loaded:
             loading += 1

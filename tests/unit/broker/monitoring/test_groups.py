@@ -16,7 +16,7 @@ from tidelog.storage.log.record_counts import RecordCounts
 
 
 class Groups:
-    """A coordinator with one shard, as far as metrics look at it."""
+    """A coordinator with one shard, one that is being read and one that cannot be, as far as metrics look at it."""
 
     def __init__(self, committed: dict[tuple[str, str, int], int]) -> None:
         self.offsets = OffsetStore()
@@ -27,7 +27,9 @@ class Groups:
         self._shards = [
             SimpleNamespace(loaded=True, groups=groups, offsets=self.offsets),
             SimpleNamespace(loaded=False, groups={}, offsets=OffsetStore()),
+            SimpleNamespace(loaded=False, groups={}, offsets=OffsetStore()),
         ]
+        self.unloaded = {"__consumer_offsets-2": "input/output error"}
         self.heartbeat_group_rebalances = {GroupType.CONSUMER: 4}
         self.offset_count, self.commits, self.expired_offsets, self.rebalances = self.offsets.count, 5, 1, 2
 
