@@ -141,6 +141,8 @@ class CleanerManager:
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
         # Held while a checkpoint file is written; `_lock` is never held across I/O. Taken before `_lock`.
         self._checkpoint_lock = threading.Lock()
+        # Partitions that a directory's checkpoint file names. A directory whose file was not read or written yet is not in it.
+        self._on_disk: dict[str, frozenset[TopicPartition]] = {}
         self._known_since_start: set[TopicPartition] = set()
         self._arriving: dict[TopicPartition, str] = {}
         self.history = PassHistory()
@@ -154,12 +156,8 @@ class CleanerManager:
         """Read the checkpoints of all data directories that have a log. Blocks; OSError."""
         present = {(log.topic, log.partition): log for log in self._logs.logs()}
         for directory in {_data_directory(log) for log in present.values()}:
-            checkpoint = OffsetCheckpointFile(self._fs, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}")
-            try:
-                offsets = checkpoint.read()
-            except CorruptCheckpointError as error:
-                logger.warning("%s; everything counts as dirty", error)
-                offsets = {}
+            offsets = self._read_checkpoint(directory)
+            self._on_disk[directory] = frozenset(offsets)
             # Entries without a log are dropped: a partition created later under a deleted name starts dirty.
             self._checkpoints[directory] = {
                 key: offset
@@ -169,6 +167,33 @@ class CleanerManager:
         for log in present.values():
             self._state(log)
         self.last_run_ms = self._time.milliseconds()  # logs may have been recovered for hours since this was made
+
+    def _read_checkpoint(self, directory: str) -> dict[TopicPartition, int]:
+        try:
+            return OffsetCheckpointFile(self._fs, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").read()
+        except CorruptCheckpointError as error:
+            logger.warning("%s; everything counts as dirty", error)
+            return {}
+
+    def _save_checkpoint(self, directory: str, offsets: dict[TopicPartition, int]) -> None:
+        """Write the file. Under `_checkpoint_lock`."""
+        self._on_disk.pop(directory, None)  # what a failed write leaves is not known
+        write_checkpoint(self._fs, directory, CLEANER_OFFSET_CHECKPOINT, offsets)
+        self._on_disk[directory] = frozenset(offsets)
+
+    def forget_checkpoint(self, directory: str, key: TopicPartition) -> None:
+        """Durably remove a deleted log's entry from the file in `directory`, before another log of its name is made there: a start
+        would take that one's records for clean. Pool threads; blocks if there is an entry. OSError.
+        """
+        on_disk = self._on_disk.get(directory)
+        if on_disk is not None and key not in on_disk:
+            return  # without the lock: a disk that hangs holds up only logs on it
+        with self._checkpoint_lock:
+            offsets = self._read_checkpoint(directory)
+            if offsets.pop(key, None) is not None:
+                self._save_checkpoint(directory, offsets)
+            else:
+                self._on_disk[directory] = frozenset(offsets)
 
     def _state(self, log: UnifiedLog) -> _State:
         """The state of `log`, created on first use. A state left by a deleted log of the same name is dropped."""
@@ -241,6 +266,7 @@ class CleanerManager:
         OSError.
         """
         key, state = (log.topic, log.partition), self._state(log)
+        self.forget_checkpoint(directory, key)
         with self._lock:
             if state.checkpoint is None:
                 return
@@ -248,7 +274,7 @@ class CleanerManager:
             offsets = dict(self._checkpoints.get(directory, {})) | {key: state.checkpoint}
             self._checkpoints[directory] = offsets
         with self._checkpoint_lock:
-            write_checkpoint(self._fs, directory, CLEANER_OFFSET_CHECKPOINT, offsets)
+            self._save_checkpoint(directory, offsets)
 
     def let_go(self, log: UnifiedLog) -> None:
         """Allow passes over `log` again, whether it has moved or stays. Any thread."""
@@ -517,7 +543,7 @@ class CleanerManager:
                 for gone in offsets.keys() - present:
                     del offsets[gone]
                 snapshot = dict(offsets)
-            write_checkpoint(self._fs, directory, CLEANER_OFFSET_CHECKPOINT, snapshot)
+            self._save_checkpoint(directory, snapshot)
 
     # --- what others see: any thread, no I/O ---
 

@@ -130,6 +130,7 @@ def make_services(basics: Basics, logs: LogManager, store: MetadataStore, kept: 
     purgatory = FetchPurgatory(loop, timer)
     cleaner = LogCleaner(settings.config, logs, basics.file_system, time)
     topics.on_deleted.append(cleaner.manager.forget_topic)
+    logs.forget_cleaned = cleaner.manager.forget_checkpoint
     return Services(
         loop=loop,
         time=time,

@@ -76,6 +76,10 @@ ProgressCallback = Callable[[int, int], None]
 """(bytes done, bytes total) of recovery so far. Called by any loading thread, one call at a time."""
 
 
+def _no_cleaner(_directory: str, _key: TopicPartition) -> None:
+    """Default without a cleaner."""
+
+
 class LogManager:
     """All logs. `get` and `logs` may be called from any thread, without a lock; the rest blocks and is for pool
     threads.
@@ -85,6 +89,8 @@ class LogManager:
         recovery_stats: what loading cost and found, all logs together.
         had_clean_shutdown: whether every data directory was stopped cleanly the last time.
         partitions_remaining: how many logs of the directory in work are still to load.
+        forget_cleaned: called with a data directory and the partition of a log that is about to be made there: removes what the
+            checkpoint of the cleaner has of a deleted one of its name. The cleaner's, which writes that file. OSError.
         interrupted_moves: topic, partition and data directory of the moves that the last stop cut short; after `load`.
     """
 
@@ -133,6 +139,7 @@ class LogManager:
         self.recovery_stats = RecoveryStats()
         self.had_clean_shutdown = True
         self.partitions_remaining = 0
+        self.forget_cleaned: Callable[[str, TopicPartition], None] = _no_cleaner
         self.interrupted_moves: list[tuple[str, int, str]] = []
         self._moves: dict[TopicPartition, LogMove] = {}
 
@@ -381,6 +388,7 @@ class LogManager:
             try:
                 was_there = self._fs.exists(path)
                 home.directory.forget(key)
+                self.forget_cleaned(home.directory.path, key)
                 self._fs.make_directory(path)
                 write_partition_metadata(self._fs, path, topic_id)
                 log, _ = self._opener.open(home.place(path), key, config or self._default_config, LastStop())

@@ -12,6 +12,14 @@ CLEANING_MODEL = "tests/property/test_cleaning_model.py"
 
 MUTATIONS = [
     Mutation(
+        "cleaner/checkpoint-of-a-deleted-log",
+        "storage/manager/log_manager.py",
+        "                self.forget_cleaned(home.directory.path, key)\n",
+        "",
+        "What is in a topic that was deleted and made anew counts as clean after the next start.",
+        (MANAGER,),
+    ),
+    Mutation(
         "cleaner/superseding-records-durable",
         "cleaner/cleaning.py",
         "        if self._log.recovery_point < self._end_at_start:\n            self._log.flush()",

@@ -62,6 +62,7 @@ class CleaningWorld(World):
 
     def make_cleaner(self) -> None:
         self.cleaners = CleanerManager(self.manager, self.file_system, self.time)
+        self.manager.forget_cleaned = self.cleaners.forget_checkpoint
         self.cleaners.load()
         self.cleaner = Cleaner(
             OffsetMap(24 * self.map_entries, 1.0),

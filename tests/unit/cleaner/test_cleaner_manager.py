@@ -601,3 +601,25 @@ def test_the_directory_that_a_log_goes_to_knows_how_far_it_is_cleaned() -> None:
     fill(log)
     made.clean_all()
     assert checkpoints(made)[key] > cleaned
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_topic_made_anew_is_dirty_from_its_beginning_after_the_next_start_too(end: str) -> None:
+    """The deleted one's entry in the checkpoint would have its records count as clean: what they hold twice would stay."""
+    made = cleaning_world()
+    for _ in range(3):
+        for key in "abcdef":
+            put(made.log(), key, "old")
+    made.roll_and_clean()
+    made.cleaners.forget("t", 0)
+    made.manager.delete("t", 0)
+    log = made.log()
+    for number in range(3):
+        for key in "abcdef":
+            put(log, key, f"new {number}")
+    log = made.restart() if end == "stop" else made.crash()
+    log.roll()
+    assert made.cleaners.examine(log).first_dirty == 0
+    made.clean_all()
+    assert len(data_records(log)) == 6
+    made.stop()
