@@ -182,8 +182,8 @@ class CleanerManager:
         self._on_disk[directory] = frozenset(offsets)
 
     def forget_checkpoint(self, directory: str, key: TopicPartition) -> None:
-        """Durably remove a deleted log's entry from the file in `directory`, before another log of its name is made there: a start
-        would take that one's records for clean. Pool threads; blocks if there is an entry. OSError.
+        """Durably remove a deleted log's entry from the file in `directory`, before another log of its name is made there: a
+        start would take that one's records for clean. Pool threads; blocks if there is an entry. OSError.
         """
         on_disk = self._on_disk.get(directory)
         if on_disk is not None and key not in on_disk:

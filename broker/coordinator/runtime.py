@@ -213,17 +213,18 @@ class CoordinatorRuntime(Generic[ShardT]):
             if self.log.is_empty(shard.index):
                 self._sound(shard)
                 continue
-            name = f"{self.topic}-{shard.index}"
+            name, is_serving = f"{self.topic}-{shard.index}", False
             try:
                 found: T = await self._run_blocking(self._reader(replay, name, shard.index))
                 if self.closed:
                     return
                 self._sound(shard)
+                is_serving = True
                 loaded(shard, found)
             except Exception as error:
                 log.error("%s cannot be loaded: %s", name, error, exc_info=not says_what_is_wrong(error))
                 self.failed = {**self.failed, shard.index: str(error)}
-                if shard.loaded:
+                if is_serving:
                     self._shards[shard.index] = self._new_shard(shard.index)  # nothing of what was taken over by half
                 elif isinstance(error, OSError | KafkaStorageError):
                     again.append(shard)
