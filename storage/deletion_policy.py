@@ -2,7 +2,7 @@
 found.
 
 A policy looks at facts and names segments, oldest first; it opens nothing and deletes nothing (`retention/plan.py` asks it,
-`log/retention.py` acts on the answer). A package adds one with an entry point in the group `tidelog.deletion_policies`
+`log/retention_executor.py` acts on the answer). A package adds one with an entry point in the group `tidelog.deletion_policies`
 that leads to a class without arguments (or a function) that makes a `DeletionPolicy`:
 
     [project.entry-points."tidelog.deletion_policies"]

@@ -2,7 +2,7 @@
 
 - 0 to 2 carry message sets of formats 0 and 1, whichever of the two (pykafka puts format 1 into version 0); a batch of
   format 2 is taken there too, as in Kafka. 1 tells a throttle time, 2 the log append time. Converting a set takes long:
-  see `format_conversion.py`, as for a batch that goes to a topic of format 0 or 1. Kafka 4 lists these versions without
+  see `conversion_thread.py`, as for a batch that goes to a topic of format 0 or 1. Kafka 4 lists these versions without
   answering them, since librdkafka compresses nothing when the list begins later (KAFKA-18659); here they are answered.
 - 3 is the first with message format 2 alone, one batch a partition. 5 adds the log start offset to the answer, 7 allows
   zstd, 8 adds record errors, 9 is flexible, 12 belongs to transactions of version 2, 13 names topics by id (KIP-516).

@@ -2,7 +2,7 @@
 
     the log's own bytes     header from memory, entries by sendfile: the usual way
     converted entries       under message.set.max.magic below 2, when the slice has newer ones: looked at in the I/O pool,
-                            made by the thread of `format_conversion.py`
+                            made by `../partitions/conversion_thread.py`
 
 The answer is cut at the size asked for, within an entry too. An empty set says that the log ends there, so it is never
 given while there is something to read: what converts to nothing (control batches) is walked over.

@@ -18,7 +18,7 @@ from ...protocol.message_set.wire import multi_produce_answer, produce_answer
 from ...protocol.records.attributes import TRANSACTIONAL_MASK
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ..metadata.topics import INTERNAL_TOPICS
-from ..partitions.format_conversion import QUICK_BYTES, LoopBudget
+from ..partitions.conversion_thread import QUICK_BYTES, LoopBudget
 from ..partitions.partition import CODEC_AT
 from ..runtime.error_codes import error_code
 
@@ -121,7 +121,7 @@ class MessageSetAppends:
     ) -> Row | asyncio.Future[Row]:
         """The outcome, or a task for it when a thread or a sync has to be waited for.
 
-        An append that the conversions' thread makes ready is noted in `converting`.
+        An append that the conversion thread makes ready is noted in `converting`.
         """
         size = body.end - body.start
         try:

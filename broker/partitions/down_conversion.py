@@ -2,7 +2,7 @@
 
 For the message-set protocol's FETCH (`../message_set/fetch.py`); Kafka's is in `../produce_fetch/legacy_fetch.py`. Reading takes
 the disk, looking at entries takes time: both happen in the I/O pool. Nothing is converted here: that is
-`protocol/records/conversion.py`'s `down_convert`, in the thread of `format_conversion.py`.
+`protocol/records/conversion.py`'s `down_convert`, in the thread of `conversion_thread.py`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ commit). Records appended meanwhile are covered by the next one.
 `Partition.append` alone chooses which way a client's batch takes to its log:
 
     small and plain                     on the loop thread, at once: by far the most
-    needs another format                prepared by the conversions' thread (`format_conversion.py`), unless it is quick
+    needs another format                prepared by `conversion_thread.py`, unless it is quick
     takes long to look at               checked by that thread: compressed ones, and very large ones (`LoopBudget`)
     its directory's disk is slow        written by the directory's writer thread (`append_offload.py`), also what was prepared
 
@@ -32,8 +32,8 @@ from ...protocol.records.record_batch import ATTRIBUTES_AT
 from ...storage.exceptions import KafkaStorageError, StorageError
 from ...storage.segment.segment_list import floor_index
 from .append_offload import AppendOffload
+from .conversion_thread import CHECK_NS, LOOP_NS, MOST_QUICK_BYTES, TIMED_BYTES, is_quick, quick_expansion
 from .disk_workers import DiskWorkers
-from .format_conversion import CHECK_NS, LOOP_NS, MOST_QUICK_BYTES, TIMED_BYTES, is_quick, quick_expansion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
     from ...storage.values import FetchDataInfo, LogAppendInfo
     from ..metadata.topics import TopicRegistry
+    from .conversion_thread import Conversions, LoopBudget
     from .disk_workers import Outcome
-    from .format_conversion import Conversions, LoopBudget
     from .purgatory import DelayedFetch
 
     #: `Conversions.append` or `append_compressed`.
@@ -109,7 +109,7 @@ class Partition:
         appended. Batches of one partition with the same budget keep their order.
 
         Raises what `UnifiedLog.append_as_leader` does, or has the future raise it; ProtocolError REQUEST_TIMED_OUT where too
-        much waits for the conversions' thread.
+        much waits for the conversion thread.
         """
         log, size = self.log, end - start
         if is_set or size > TIMED_BYTES or self.offload.active or log.converts_batches or budget.ahead is not None:

@@ -2,7 +2,7 @@
 
     slice of the log        what goes out
     all of it old enough    the file's own bytes, by sendfile, as for everybody
-    anything newer in it    what was made of it in memory, by the thread of `format_conversion.py`
+    anything newer in it    what was made of it in memory, by `../partitions/conversion_thread.py`
 
 Versions 0 to 2 set no limit for the answer but ours (`fetch.max.bytes`), and theirs for a partition is hard: a message that is
 larger is cut off, as the last one of any answer may be, and its client asks again for more. In version 3 the first message of

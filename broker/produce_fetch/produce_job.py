@@ -32,7 +32,7 @@ from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
 from ..metadata.topics import INTERNAL_TOPICS
 from ..network.pending_response import PendingResponse
-from ..partitions.format_conversion import CONVERTIBLE_BYTES, LoopBudget
+from ..partitions.conversion_thread import CONVERTIBLE_BYTES, LoopBudget
 from ..partitions.partition import CODEC_AT
 from ..requests.context import RequestContext
 from ..runtime.cooperative import CHUNK_UNITS

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..metadata.store import MetadataStore
     from ..metadata.topics import TopicRegistry
     from ..network.socket_server import SocketServer
+    from ..partitions.conversion_thread import Conversions
     from ..partitions.fetch_session import FetchSessions
-    from ..partitions.format_conversion import Conversions
     from ..partitions.log_mover import LogMover
     from ..partitions.partition import PartitionTable
     from ..partitions.purgatory import FetchPurgatory

@@ -27,8 +27,8 @@ from ..metadata.producer_ids import ProducerIds
 from ..metadata.resource_config import ResourceConfigs
 from ..metadata.store import ACL, QUOTA, SCRAM, MetadataStore
 from ..metadata.topics import TopicRegistry
+from ..partitions.conversion_thread import Conversions
 from ..partitions.fetch_session import FetchSessions
-from ..partitions.format_conversion import Conversions
 from ..partitions.partition import PartitionTable
 from ..partitions.purgatory import FetchPurgatory
 from ..quotas.manager import QuotaManager

@@ -33,7 +33,7 @@ from ..segment.names import DELETED_STAGE
 from ..segment.segment_list import floor_index
 from ..values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
 from . import reader as log_reader
-from . import retention as retention_executor
+from . import retention_executor
 from .aborted_transactions import AbortedTransactions
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT
 from .local_log import LocalLog, LogHooks, no_checkpoint

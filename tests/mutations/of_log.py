@@ -36,7 +36,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/retention-after-close",
-        "storage/log/retention.py",
+        "storage/log/retention_executor.py",
         "        if local.is_closed:  # a stop has told which files there are\n            return []\n",
         "",
         "Retention that comes into a clean stop deletes segments that the stop has told of.",
@@ -92,7 +92,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/deletes-what-was-written-meanwhile",
-        "storage/log/retention.py",
+        "storage/log/retention_executor.py",
         "    if last.next_base_offset == local.log_end_offset:\n",
         "    if last.next_base_offset <= local.log_end_offset:\n",
         "The active segment goes with a record that was appended while retention decided.",
@@ -304,7 +304,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/retention-before-checkpoint",
-        "storage/log/retention.py",
+        "storage/log/retention_executor.py",
         "    log.is_shortening = True\n    log.save_start_offset()\n",
         "    log.is_shortening = True\n",
         "Many segments go before the log start offset is on disk.",
@@ -312,7 +312,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/retention-of-aborted-records",
-        "storage/log/retention.py",
+        "storage/log/retention_executor.py",
         "        if len(doomed) == 1 and not local.has_aborted(doomed[0]):",
         "        if len(doomed) == 1:",
         "A segment goes before the log start offset is on disk, though it has the only word that its records are aborted.",
@@ -320,7 +320,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/retention-books-what-was-asked-for",
-        "storage/log/retention.py",
+        "storage/log/retention_executor.py",
         "        local.ledger.delete(asked[-1] if asked else 0, end)",
         "        local.ledger.delete(0, end)",
         "The ledger books under retention what DeleteRecords asked for.",
@@ -328,7 +328,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/retention-start-stays",
-        "storage/log/retention.py",
+        "storage/log/retention_executor.py",
         "                log.raise_log_start_offset(max(log.log_start_offset, end))\n",
         "",
         "The log still begins at the segments that retention has taken out.",

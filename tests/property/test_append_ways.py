@@ -1,6 +1,6 @@
 """Whichever ways a request's batches take to their logs, each partition has them in their order, once; clients leave meanwhile.
 
-On the loop, by the writers of two directories that turn slow and quick, and through the conversions' thread. Threads are real: a
+On the loop, by the writers of two directories that turn slow and quick, and through the conversion thread. Threads are real: a
 seed makes the requests, and not what happens when.
 """
 
@@ -16,8 +16,8 @@ import pytest
 from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.broker.partitions.append_offload import AppendOffload
+from tidelog.broker.partitions.conversion_thread import QUICK_BYTES, Conversions
 from tidelog.broker.partitions.disk_workers import DiskWorkers
-from tidelog.broker.partitions.format_conversion import QUICK_BYTES, Conversions
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.produce_fetch.produce_job import ProduceJob
 from tidelog.broker.requests.counters import RequestCounters

@@ -18,7 +18,7 @@ from support.fake_filesystem import FakeFile
 from support.logs import World
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.partitions.append_offload import AppendOffload
-from tidelog.broker.partitions.format_conversion import Conversions
+from tidelog.broker.partitions.conversion_thread import Conversions
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.protocol.messages.produce import (

@@ -21,7 +21,7 @@ from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.metadata.resource_config import ResourceConfigs
 from tidelog.broker.metadata.store import QUOTA, MetadataStore
 from tidelog.broker.metadata.topics import TopicRegistry
-from tidelog.broker.partitions.format_conversion import Conversions
+from tidelog.broker.partitions.conversion_thread import Conversions
 from tidelog.broker.partitions.log_mover import LogMover
 from tidelog.broker.partitions.partition import PartitionTable
 from tidelog.broker.quotas.manager import QuotaManager

@@ -29,7 +29,7 @@ from tidelog.broker.groups.store.offsets import TopicPartition
 from tidelog.broker.metadata.features import Features
 from tidelog.broker.metadata.topics import TRANSACTION_STATE
 from tidelog.broker.partitions.append_offload import AppendOffload
-from tidelog.broker.partitions.format_conversion import LoopBudget
+from tidelog.broker.partitions.conversion_thread import LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.produce_fetch.produce_admission import admit
 from tidelog.broker.transactions.coordinator import TransactionCoordinator

@@ -14,8 +14,8 @@ from support.mock_time import MockTimer
 from support.topic_world import topic_world
 from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.network.outbound import FileSlice
+from tidelog.broker.partitions.conversion_thread import LoopBudget
 from tidelog.broker.partitions.fetch_session import FetchSessions
-from tidelog.broker.partitions.format_conversion import LoopBudget
 from tidelog.broker.partitions.purgatory import FetchPurgatory
 from tidelog.broker.quotas.quota import CLIENT_ID, CONSUMER_BYTE_RATE
 from tidelog.broker.requests.counters import RequestCounters

@@ -18,7 +18,7 @@ from support.transactions import Node
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.partitions import partition as partition_module
 from tidelog.broker.partitions.append_offload import AppendOffload
-from tidelog.broker.partitions.format_conversion import (
+from tidelog.broker.partitions.conversion_thread import (
     CONVERTIBLE_BYTES,
     MOST_QUICK_BYTES,
     QUICK_BYTES,

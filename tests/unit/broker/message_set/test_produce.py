@@ -12,7 +12,7 @@ from support.logs import batch, read_records
 from support.message_sets import MULTIPRODUCE, PRODUCE, ListenerWorld, listener_world
 from support.mock_time import START_MS
 from tidelog.broker.partitions.append_offload import QUEUE_BYTES, AppendOffload
-from tidelog.broker.partitions.format_conversion import QUICK_BYTES
+from tidelog.broker.partitions.conversion_thread import QUICK_BYTES
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch

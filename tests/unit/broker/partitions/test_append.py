@@ -11,7 +11,7 @@ import pytest
 from support.logs import SMALL_INDEX, World, batch, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.broker.partitions.append_offload import AppendOffload
-from tidelog.broker.partitions.format_conversion import QUICK_BYTES, Conversions, LoopBudget
+from tidelog.broker.partitions.conversion_thread import QUICK_BYTES, Conversions, LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.attributes import Compression
@@ -41,7 +41,7 @@ class HeldWriter:
 
 
 class HeldConversions:
-    """Takes notes of what the conversions' thread is handed."""
+    """Takes notes of what the conversion thread is handed."""
 
     def __init__(self) -> None:
         self.handed: list[tuple[str, Partition]] = []
@@ -72,7 +72,7 @@ class Rig:
         ]
 
     def append(self, number: int, data: bytes, budget: LoopBudget, *, is_set: bool = False) -> str:
-        """Where it went: "loop", "writer", or what the conversions' thread was handed it for."""
+        """Where it went: "loop", "writer", or what the conversion thread was handed it for."""
         buffer = bytearray(b"--" + data)
         queued, handed = len(self.writer.queue), len(self.conversions.handed)
         info = self.partitions[number].append(buffer, 2, len(buffer), budget, is_set)

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 from support.logs import World, append, batch, read_records
 from support.topic_world import TopicWorld, topic_world
-from tidelog.broker.partitions.format_conversion import LoopBudget
+from tidelog.broker.partitions.conversion_thread import LoopBudget
 from tidelog.broker.partitions.log_mover import LogMover
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError

@@ -11,7 +11,7 @@ import pytest
 from support.logs import World, append, batch
 from support.topic_world import topic_world
 from tidelog.broker.partitions.append_offload import AppendOffload
-from tidelog.broker.partitions.format_conversion import LoopBudget
+from tidelog.broker.partitions.conversion_thread import LoopBudget
 from tidelog.broker.partitions.partition import WARM_TAIL_BYTES, Partition
 from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.values import LogAppendInfo

@@ -15,8 +15,8 @@ from support.mock_time import START_MS, MockTimer
 from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.network.outbound import FileSlice, SendCounters
 from tidelog.broker.partitions.append_offload import AppendOffload
+from tidelog.broker.partitions.conversion_thread import ANSWERS, Conversions, LoopBudget
 from tidelog.broker.partitions.fetch_session import FetchSessions
-from tidelog.broker.partitions.format_conversion import ANSWERS, Conversions, LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.purgatory import FetchPurgatory
 from tidelog.broker.produce_fetch import legacy_fetch as old_fetch

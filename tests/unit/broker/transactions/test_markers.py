@@ -14,7 +14,7 @@ from support.mock_time import MockTime, MockTimer
 from support.transactions import Node
 from tidelog.broker.groups.store.offsets import TopicPartition
 from tidelog.broker.metadata.features import Features
-from tidelog.broker.partitions.format_conversion import LoopBudget
+from tidelog.broker.partitions.conversion_thread import LoopBudget
 from tidelog.broker.transactions.log import TransactionEntry, TransactionLog, TransactionShard
 from tidelog.broker.transactions.markers import MARKERS_PER_TURN, Completions, MarkerWriter
 from tidelog.broker.transactions.states import Producer, TransactionMetadata, TransactionState

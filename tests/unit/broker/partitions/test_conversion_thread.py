@@ -11,7 +11,7 @@ import pytest
 from support.logs import World, append, batch, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.broker.partitions.append_offload import AppendOffload
-from tidelog.broker.partitions.format_conversion import (
+from tidelog.broker.partitions.conversion_thread import (
     JOB_BYTES,
     QUEUE_BYTES,
     QUICK_BYTES,

@@ -70,10 +70,10 @@ class LoopBudget:
     """Budget of loop time for one request. `Partition.append` reads and writes it; loop thread.
 
     Attributes:
-        client: in whose turn the conversions' thread has what is handed to it.
+        client: in whose turn the conversion thread has what is handed to it.
         since: when the loop began with what the client sent, by `perf_counter_ns`.
         convertible: bytes whose format the loop may still change.
-        ahead: partitions of which the conversions' thread has been handed a batch; None: it has nothing of this request.
+        ahead: partitions of which the conversion thread has been handed a batch; None: it has nothing of this request.
     """
 
     __slots__ = ("ahead", "client", "convertible", "since")
