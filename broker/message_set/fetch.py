@@ -21,8 +21,8 @@ from ...protocol.message_set.wire import HEADER_SIZE, MAX_TOTAL, message_set_hea
 from ...protocol.records.conversion import down_convert
 from ...protocol.records.record_batch import LOG_OVERHEAD, MAGIC_V2
 from ..network.outbound import FileSlice, release_parts
-from ..partitions.down_conversion import ReadableSlice, read_for_magic
 from ..runtime.error_codes import error_code
+from .readable_slice import ReadableSlice, read_for_magic
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -34,9 +34,9 @@ from ..runtime.exceptions import ConnectionAborted, RequestDeferred
 from ..security.principal import ANONYMOUS
 from .connection_state import State
 from .fair_queue import HEAVY_NS, LONGEST_NS, MEAN_SHIFT
-from .memory import ReceiveBuffer
 from .outbound import Outbound, Part, release_parts
 from .pending_response import PendingResponse
+from .request_memory import ReceiveBuffer
 
 if TYPE_CHECKING:
     import socket

@@ -24,8 +24,9 @@ from .advertised_address import HINT, container_network, plain_host
 from .connection import Connection
 from .descriptor_limit import Descriptors, open_limit
 from .fair_queue import FairQueue
-from .memory import CROWDED_UNSENT_BYTES, RequestMemoryBudget, ResponseMemoryBudget
 from .outbound import SendCounters
+from .request_memory import RequestMemoryBudget
+from .response_memory import CROWDED_UNSENT_BYTES, ResponseMemoryBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

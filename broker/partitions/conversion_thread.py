@@ -101,6 +101,8 @@ JOB_BYTES = 1024
 """Memory of a waiting batch beside its bytes, about: its place in the queue, its future, and its part of the answer."""
 ANSWERS = 8
 """Fetches whose answers are made in memory at a time: up to 8 MiB each."""
+CONVERTED_SLICE_BYTES = 1 << 20
+"""Bytes of a log that a fetch has converted at once, except for a larger first batch: what was made waits in memory."""
 
 QUICK_GROWTH = 16
 LEAST_QUICK_BYTES, MOST_QUICK_BYTES = 256 << 10, 4 << 20

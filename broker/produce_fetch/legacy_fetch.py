@@ -25,7 +25,7 @@ from ...protocol.records.conversion import down_convert, needs_conversion
 from ...protocol.records.legacy_record import MAGIC_V0, MAGIC_V1
 from ...protocol.records.record_batch import LOG_OVERHEAD, OVERHEAD
 from ..network.outbound import FileSlice
-from ..partitions.down_conversion import CONVERTED_SLICE_BYTES
+from ..partitions.conversion_thread import CONVERTED_SLICE_BYTES
 from ..runtime.cooperative import CHUNK_UNITS, batches
 from ..runtime.error_codes import error_code
 from .fetch_job import FetchJob

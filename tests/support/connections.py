@@ -12,8 +12,9 @@ from typing import Any
 
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.fair_queue import FairQueue
-from tidelog.broker.network.memory import RequestMemoryBudget, ResponseMemoryBudget
 from tidelog.broker.network.outbound import SendCounters
+from tidelog.broker.network.request_memory import RequestMemoryBudget
+from tidelog.broker.network.response_memory import ResponseMemoryBudget
 from tidelog.broker.network.socket_server import Endpoint
 
 

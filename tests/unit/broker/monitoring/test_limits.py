@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 from tidelog.broker.metadata.creation_limits import Makers, PrincipalTopicCounts
 from tidelog.broker.monitoring.limits import limit_metrics, long_request_metrics, maker_metrics
-from tidelog.broker.network.memory import RequestMemoryBudget, ResponseMemoryBudget
+from tidelog.broker.network.request_memory import RequestMemoryBudget
+from tidelog.broker.network.response_memory import ResponseMemoryBudget
 from tidelog.broker.runtime.metric_family import families_of
 from tidelog.config.broker_config import BrokerConfig
 

@@ -15,8 +15,8 @@ from support.connections import Server, Transport, frame
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.descriptor_limit import open_count
 from tidelog.broker.network.fair_queue import Ticket
-from tidelog.broker.network.memory import RequestMemoryBudget
 from tidelog.broker.network.pending_response import PendingResponse
+from tidelog.broker.network.request_memory import RequestMemoryBudget
 from tidelog.broker.network.socket_server import Endpoint
 from tidelog.broker.runtime.exceptions import ConnectionAborted, RequestDeferred
 

@@ -13,7 +13,7 @@ from typing import Any
 from support.connections import Server, Transport, frame
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_state import State
-from tidelog.broker.network.memory import RequestMemoryBudget
+from tidelog.broker.network.request_memory import RequestMemoryBudget
 from tidelog.broker.network.socket_server import Endpoint
 
 EVENTS = ["feed"] * 5 + ["large"] + ["read", "answer", "unmute"] * 2 + ["memory", "mute", "end"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tidelog.broker.network.memory import (
+from tidelog.broker.network.request_memory import (
     POOLED_BUFFER_BYTES,
     SLOWEST_BYTES_PER_S,
     SMALL_BYTES,

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from support.connections import frame
-from tidelog.broker.network.memory import BufferPool, ReceiveBuffer
+from tidelog.broker.network.request_memory import BufferPool, ReceiveBuffer
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.network.memory import ResponseMemoryBudget
+from tidelog.broker.network.response_memory import ResponseMemoryBudget
 
 
 class Client:

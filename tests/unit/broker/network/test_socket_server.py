@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from tidelog.broker.network.advertised_address import ContainerNetwork
 from tidelog.broker.network.descriptor_limit import Descriptors
-from tidelog.broker.network.memory import CROWDED_UNSENT_BYTES
+from tidelog.broker.network.response_memory import CROWDED_UNSENT_BYTES
 from tidelog.broker.network.socket_server import MANY_CLOSED, SCARCE_READ_BYTES, Endpoint, ListenerCounts, SocketServer
 from tidelog.broker.runtime.garbage import malloc_trim
 from tidelog.config.broker_config import BrokerConfig

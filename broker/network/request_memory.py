@@ -1,31 +1,24 @@
-"""Memory for requests and answers that are not whole: buffers, and the bounds on what all connections hold. Loop thread.
+"""Memory of requests that have not come whole: a connection's receive buffer, the pool, and the bound on all of them.
 
-`ReceiveBuffer` is a connection's own: the request that has not come whole, or what waits behind one that is in work.
+`ReceiveBuffer` is one connection's: the request that has not come whole, or what waits behind one that is in work.
 
     data:   | handled |  waiting  |   free   |
             0       start        end      capacity
 
-`data` comes from a pool and may be longer than `capacity`. The loop reads into `free`; requests are handled where they lie, from
-`start` on. The buffer never moves while a request in it is handled.
+`data` is from the `BufferPool` and may be longer than `capacity`. The loop reads into `free`; requests are handled where they
+lie, from `start` on. The buffer never moves while a request in it is handled.
 
-`RequestMemoryBudget` is the budget of requests that have not come whole: how much is used, which connections wait for more,
-and which were too
-slow.
+`RequestMemoryBudget` bounds the buffers of all connections, and the time in which a request must come. A buffer grows with the
+bytes that came, never with those that are announced; beyond `limit` a connection that wants more is paused until others are
+done. Three rules keep everybody going:
 
-Buffers are powers of two from a pool. A connection's memory grows with the bytes that came, never with those that are announced;
-beyond `limit` a connection that wants more is paused until others are done. Three rules keep everybody going:
-
-- the request that began first always gets its room, so that requests never wait for each other in a circle;
+- the request that began first always gets its memory, so that requests never wait for each other in a circle;
 - requests of up to `SMALL_BYTES` get theirs;
 - while somebody waits, a request slower than `SCARCE_BYTES_PER_S` ends its connection.
 
 So the buffers take at most `limit`, one more request, and `SMALL_BYTES` for each connection.
 
-`ResponseMemoryBudget` is the budget of answers that their clients do not take, and how long a client may take nothing.
-
-A connection is here from the moment that its socket does not take all of an answer until it has. Slices of files wait too, but
-cost no memory and do not count. Unsent bytes in the kernel (SO_SNDBUF) take its memory, and TCP stands still for everybody when
-that is used up: so with many connections here the kernel gets little of each.
+`Connection` asks and is told; the socket server calls `tick` and `wake_waiters`. Loop thread. Answers: `response_memory.py`.
 """
 
 from __future__ import annotations
@@ -263,107 +256,3 @@ class RequestMemoryBudget:
                 )
         if self._waiting:
             self.wake_waiters()
-
-
-#: Of the kernel's for each connection, about: twice SO_SNDBUF as it is by default.
-_KERNEL_BYTES = 200 * 1024
-#: Unsent bytes per connection in the kernel when there are many.
-CROWDED_UNSENT_BYTES = 16 * 1024
-
-
-class Sender(Protocol):
-    """A connection with an answer that was not taken whole."""
-
-    @property
-    def unsent_bytes(self) -> int:
-        """Bytes of answers in memory that the socket has not taken."""
-
-    @property
-    def send_progress(self) -> int:
-        """A number that changes whenever the socket takes something, or a disk keeps it waiting."""
-
-    def time_is_up(self, reason: str) -> None:
-        """Disconnect the client."""
-
-
-class _Waiting:
-    """One connection that sends: its waiting bytes, its last `send_progress`, and milliseconds since they changed."""
-
-    __slots__ = ("progress", "size", "still_ms")
-
-    def __init__(self, size: int, progress: int) -> None:
-        self.size = size
-        self.progress = progress
-        self.still_ms = 0
-
-
-class ResponseMemoryBudget:
-    """Loop thread.
-
-    Attributes:
-        limit: bytes that may wait in all, −1 for any number.
-        timeout_ms: for a client that takes nothing.
-        held: bytes that wait; of what has gone out in part, the whole counts until all has.
-        timed_out, shed: clients that were closed because they took nothing; because there was too much for all.
-    """
-
-    __slots__ = ("_waiting", "held", "limit", "shed", "timed_out", "timeout_ms")
-
-    def __init__(self, limit: int, timeout_ms: int) -> None:
-        self.limit = limit
-        self.timeout_ms = timeout_ms
-        self.held = self.timed_out = self.shed = 0
-        self._waiting: dict[Sender, _Waiting] = {}
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def is_crowded(self, was: bool) -> bool:
-        """True if so many connections wait that the kernel's memory for them may exceed the limit; from then on until they are
-        half as many.
-        """
-        return 0 <= self.limit < len(self._waiting) * _KERNEL_BYTES * (1 + was)
-
-    def track(self, connection: Sender) -> None:
-        """Counts what the socket did not take. Above the limit, those end that took nothing for longest, never the newest."""
-        self.untrack(connection)
-        waiting = self._waiting[connection] = _Waiting(connection.unsent_bytes, connection.send_progress)
-        self.held += waiting.size
-        if 0 <= self.limit < self.held:
-            self._shed(connection)
-
-    def untrack(self, connection: Sender) -> None:
-        """Forgets the connection: all has been taken, or it is gone. Harmless when it is not tracked."""
-        waiting = self._waiting.pop(connection, None)
-        if waiting is not None:
-            self.held -= waiting.size
-
-    def tick(self, elapsed_ms: int) -> None:
-        """Ends the connections that took nothing for `timeout_ms`; `elapsed_ms` is the time since the last call."""
-        for connection, waiting in list(self._waiting.items()):
-            progress = connection.send_progress
-            if progress != waiting.progress:
-                waiting.progress, waiting.still_ms = progress, 0
-                continue
-            waiting.still_ms += elapsed_ms
-            if waiting.still_ms > self.timeout_ms:
-                self.timed_out += 1
-                connection.time_is_up(
-                    f"the client took nothing of its answer for {waiting.still_ms} ms "
-                    f"(response.send.timeout.ms={self.timeout_ms})"
-                )
-                self.untrack(connection)
-
-    def _shed(self, newest: Sender) -> None:
-        """Ends connections until the limit holds: longest without progress first; of equals, the one that came first."""
-        for connection, waiting in sorted(self._waiting.items(), key=lambda item: -item[1].still_ms):
-            if self.held <= self.limit:
-                return
-            if connection is newest or not waiting.size:
-                continue
-            self.shed += 1
-            connection.time_is_up(
-                f"the client does not take its answer, and {self.held} bytes of answers wait "
-                f"(queued.max.response.bytes={self.limit})"
-            )
-            self.untrack(connection)

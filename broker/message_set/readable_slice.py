@@ -1,8 +1,8 @@
-"""A slice of a log for a reader of older formats: as it stands in its file, or as bytes that have to be converted.
+"""A slice of a log for a reader of older formats: as it stands in its file, or as bytes that have to be converted down.
 
-For the message-set protocol's FETCH (`../message_set/fetch.py`); Kafka's is in `../produce_fetch/legacy_fetch.py`. Reading takes
-the disk, looking at entries takes time: both happen in the I/O pool. Nothing is converted here: that is
-`protocol/records/conversion.py`'s `down_convert`, in the thread of `conversion_thread.py`.
+`fetch.py` asks for it, under message.set.max.magic below 2; Kafka's Fetch has `../produce_fetch/legacy_fetch.py`. Reading takes
+the disk, looking at entries takes time: both happen in the I/O pool. Nothing is converted here: `fetch.py` hands the bytes to
+`protocol/records/conversion.py:down_convert`, on the conversion thread.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.records.conversion import needs_conversion
+from ..partitions.conversion_thread import CONVERTED_SLICE_BYTES
 
 if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
     from ...storage.values import FetchDataInfo
-
-CONVERTED_SLICE_BYTES = 1 << 20
-"""Bytes converted at once, except for a larger first entry: converted records wait in memory for their client."""
 
 
 class ReadableSlice(NamedTuple):

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from support.logs import World, append
 from support.mock_time import START_MS
-from tidelog.broker.partitions.down_conversion import CONVERTED_SLICE_BYTES, read_for_magic
+from tidelog.broker.message_set.readable_slice import read_for_magic
+from tidelog.broker.partitions.conversion_thread import CONVERTED_SLICE_BYTES
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
