@@ -4,10 +4,10 @@
     register(spark)
     spark.read.format("tidelog").option("path", "/var/lib/tidelog").option("subscribe", "orders").load()
 
-Start reading at `source.py` (Spark's side), then `batch_plan.py` and `stream_plan.py` (what is read), `places.py` (from
-where), `segment_reader.py` (files) and `fetch_reader.py` (TCP), which decode with `batch_decoder.py`; `views.py` reduces. None
-of those but `source.py` knows Spark, or imports pyarrow but `arrow.py` and `views.py`;
-nothing at all imports the broker. `wire/` asks brokers, `sink/` writes.
+Start reading at `source.py` (Spark's side), then `planning/batch_plan.py` and `stream_plan.py` (what is read) and `places.py`
+(from where), `reading/segment_reader.py` (files) and `fetch_reader.py` (TCP), which decode with `batch_decoder.py`; `views.py`
+reduces. Of those only `source.py` knows Spark, and only `arrow.py` and `views.py` import pyarrow; nothing at all imports the
+broker. `wire/` asks brokers, `sink/` writes.
 """
 
 from __future__ import annotations

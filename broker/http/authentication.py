@@ -1,4 +1,4 @@
-"""Authentication of HTTP requests before anything else looks at them, if `http.authentication` is on.
+"""Authentication of HTTP requests before anything else looks at them, if `http.authentication` is on; and the file of tokens.
 
     /health/live, /health/ready   nothing, unless http.health.open=false: one word, without what is wrong
     /metrics                      a user, unless http.metrics.open=true
@@ -6,9 +6,10 @@
     POST /clean/…                 an admin
     everything else               a user who may read; what the console's actions need, `console/access.py` says
 
-Nobody is told whether a path is there before that. The user is put into WSGI's environment as `USER`. Any of HTTP's threads.
+`HttpGate.admit` is called for each request by `server.py`, and puts the user into WSGI's environment as `USER`. Nobody is told
+whether a path is there before that. Who a user is, and may do, is decided in `users.py`.
 
-`http.tokens.file`: users and their bearer tokens (RFC 6750), one a line.
+`TokenFile` reads `http.tokens.file`: users and their bearer tokens (RFC 6750), one a line.
 
     # user        the token, or sha256: and the SHA-256 of it in hexadecimal
     prometheus    0f3c9a…
@@ -16,6 +17,8 @@ Nobody is told whether a path is there before that. The user is put into WSGI's 
 
 Tokens are kept as their SHA-256 alone. That hash is fast, which does no harm: a token is long and random, not a password. The
 file is looked at with every token that comes; one that can't be read leaves in force what was read before.
+
+Any of HTTP's threads.
 """
 
 from __future__ import annotations

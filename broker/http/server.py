@@ -2,7 +2,7 @@
 people who ask about segments (`api.py`), and the console for people who look (`console/`).
 
 Runs on threads of its own, so that a scrape never delays a client. The number of connections, the time of each, and which one
-makes room for others are the business of `connections.py`'s; how many requests are worked on at a time is said here, by lanes:
+makes room for others are the business of `connections.py`; how many requests are worked on at a time is said here, by lanes:
 scrapes have one of their own, and probes need none, so that neither waits for the console. The socket is bound at start (its port
 is in the ready line); what serves it is imported when it is first needed.
 

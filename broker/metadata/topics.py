@@ -11,8 +11,8 @@ the row what is left to do:
 - alter: the row, then the logs. A start reads the row.
 
 Directories without a row (metadata.db was lost) become topics again, with one log line each, and keep everything until they are
-given settings; so do partitions beyond the row's count. Topics that Apache Kafka made have their rows by then (`kraft_import`).
-Where the topic id differs, `partition.metadata` wins.
+given settings; so do partitions beyond the row's count. Topics that Apache Kafka made have their rows by then
+(`kraft/import_.py`). Where the topic id differs, `partition.metadata` wins.
 """
 
 from __future__ import annotations

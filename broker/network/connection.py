@@ -10,7 +10,7 @@ A handler that can answer at once does; what must wait (a long poll, a sync, a r
 connection stands still until it is done: it goes on reading, up to one buffer, so that it notices when the client
 leaves. So it does when it is muted, because its client is over a quota, or because others have their turn (`fair_queue.py`).
 What a connection waits for is its state (`connection_state.py`). While a client leaves its answer unread, that is SENDING:
-nothing more is read, and `ResponseMemoryBudget` (`memory.py`) bounds how many bytes wait, and for how long.
+nothing more is read, and `ResponseMemoryBudget` (`response_memory.py`) bounds how many bytes wait, and for how long.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 alike, and go to the listener's own handler.
 
 Owns, on the loop thread: the bound sockets, the set of open connections, the scratch buffer that they share, and the bounds
-on requests and answers that are not whole (`memory.py`). `stop_accepting` and `close_all` are the two
-halves of a clean stop.
+on requests and answers that are not whole (`request_memory.py`, `response_memory.py`). `stop_accepting` and `close_all` are the
+two halves of a clean stop.
 """
 
 from __future__ import annotations

@@ -1,20 +1,16 @@
-"""A client connection by TLS: what comes is decrypted and handed to `Connection` as if it had come so; what goes is
-encrypted by `TlsOutbound`.
+"""A client connection by TLS: what comes is decrypted and handed to `Connection` as if it had come so; what goes is encrypted by
+`TlsOutbound`, which reads and copies file slices for that.
 
 Python's `ssl` works on memory here (`SSLObject`), not on the socket, so that connections share their receive buffers,
 are counted and bounded from the first byte on, and cost little while they are idle. The loop's own TLS would keep a
-buffer of 256 KiB for each connection.
-
-`TlsOutbound` is its write side: what `Outbound` sends is encrypted here, so file slices are read and copied.
-
-At most `ENCRYPTED_BYTES` and one part's chunk are encrypted ahead of the socket: a client that does not read costs no more.
+buffer of 256 KiB for each connection. At most `ENCRYPTED_BYTES` and one part's chunk are encrypted ahead of the socket: a client
+that does not read costs no more. Loop thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import ssl
 from collections.abc import Callable
@@ -151,8 +147,6 @@ class TlsOutbound(Outbound):
         if outgoing.pending:
             self._ciphertext = memoryview(outgoing.read())
 
-
-log = logging.getLogger(__name__)
 
 _plaintext_buffer = Connection.get_buffer
 _plaintext_updated = Connection.buffer_updated

@@ -1,32 +1,29 @@
-"""Conversion thread, for work that would hold the loop too long: appends and fetches that change a message format, and checks of
-batches that grow a lot when they are decompressed. What it runs stands elsewhere: `storage/log/validator.py` for appends,
-`protocol/records/conversion.py` for fetches.
+"""The conversion thread, for work that would hold the loop too long: appends and fetches that change a message format, and checks
+of batches that grow a lot when they are decompressed. What it runs stands elsewhere: `storage/log/validator.py` for appends,
+`protocol/records/conversion.py` for fetches. `Partition.append` decides what goes there, by the request's `LoopBudget`.
 
 Formats 0 and 1 are read and written in plain Python, some 7 µs a record: a set of a megabyte would hold up every client
 for a tenth of a second. Such work is done by one thread; more would not be quicker, since each holds the interpreter, and
 the loop would have to wait for all of them. While it works, threads take turns more often than Python's 5 ms.
 
-An append is made ready there, and appended on the loop thread like any other (or by the slow directory's writer): offsets are
-given then, so the log's order is that of the appends. A connection has one request at a time and stands still until it is
-answered, so its order is kept too.
-
 A compressed batch is checked on the loop for some milliseconds (`CHECK_NS`) and if it holds little
 (`quick_expansion`): one of 4 KiB may hold 128 MiB, and looking at it would hold up everybody for a tenth of a second; one that
-holds nothing may take as long, made of what is expensive to decompress.
+holds nothing may take as long, made of what is expensive to decompress. So a `LoopBudget` has, for one request:
+
+    compressed batches   until the request has taken LOOP_NS, each for CHECK_NS at most, and what `quick_expansion` allows
+    plain batches        of any number; large ones (TIMED_BYTES) until the request has taken LOOP_NS, very large ones never
+    other formats        quick ones (`is_quick`), until `convertible` bytes are used up
+
+An append is made ready on the thread, and appended on the loop thread like any other (or by the slow directory's writer): offsets
+are given then, so the log's order is that of the appends. A connection has one request at a time and stands still until it is
+answered, so its order is kept too; within a request, batches at the thread must not be overtaken: `LoopBudget.ahead` has their
+partitions.
 
 One piece of work at a time has the thread, and each client (a principal, or an address) has its turn: one that sends thousands of
 small batches, or few that hold a lot, waits for its own, and others for one of them. A waiting batch is a copy of its bytes,
 without a task. It is bounded in bytes, of which each batch takes `JOB_BYTES` more than it has, so that many small ones are
 bounded too; more is refused for now, with an error that clients try again after. Answers that are made in memory have places of
 their own (`answers`), since what is ready of one waits there for the rest of it.
-
-LoopBudget: what appending one request's batches may cost the loop thread before the rest goes to another thread.
-
-    compressed batches   until the request has taken LOOP_NS, each for CHECK_NS at most, and what `quick_expansion` allows
-    plain batches        of any number; large ones (TIMED_BYTES) until the request has taken LOOP_NS, very large ones never
-    other formats        quick ones (`is_quick`), until `convertible` bytes are used up
-
-Batches at the conversion thread must not be overtaken: `ahead` has their partitions.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""FetchJob: one fetch request from the session that it belongs to up to its answer.
+"""FetchJob: one Fetch request from the session that it belongs to up to its answer. What a fetch promises is told in
+`broker/apis/fetch.py`, which calls `FetchJob.run` or one of the two functions for very many partitions.
 
 Each attempt reads all partitions; one that finds too little waits in the purgatory until enough has come or the time is over.
-What a fetch promises is told in `broker/apis/fetch.py`.
 
-Fetches of very many partitions, in turns: between two slices of one everybody else is served (ADRs 46, 47).
+A fetch of very many partitions is gone through in chunks, and between two of them everybody else is served (ADRs 46, 47):
 
     long_fetch        the request itself has many: one at a time is read, with the other long requests that look at something
-    fetch_in_turns    its session has many, or it was read by the above: rights, positions and rows in slices
+    fetch_in_turns    its session has many, or it was read by the above: rights, positions and rows in chunks
 
-Of what is in no session, so many partitions may wait together as may be in sessions (`FetchSessions.hold`); a request beyond
-that is answered with what there is. Loop thread.
+While such a fetch without a session waits, its partitions count against the bound on those of all sessions
+(`FetchSessions.hold`); a request beyond that is answered with what there is. Loop thread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Life of a Produce request's batches: each is admitted or refused, appended, and answered when it is durable.
+"""ProduceJob: one Produce request from its batches, each admitted or refused, appended, and durable, up to its answer.
 
-The promises of a produce are in `broker/apis/produce.py`; which way a batch goes to its log, in `broker/partitions/`.
+The promises of a produce are in `broker/apis/produce.py`, which calls this; which way a batch goes to its log is decided in
+`broker/partitions/`.
 
-Produces of very many partitions, in turns: between two slices of one everybody else is served (ADRs 46, 47).
-
-One at a time is read and appended, with the other long requests that change something. A slice is appended as a request of its
-own would be, its partitions in their order; there is one answer. Loop thread.
+`long_produce` takes a request of very many partitions: one such request at a time is read and appended, with the other long
+requests that change something, and between two chunks of it everybody else is served (ADRs 46, 47). A chunk is appended as a
+request of its own would be, its partitions in their order; there is one answer. Loop thread.
 """
 
 from __future__ import annotations

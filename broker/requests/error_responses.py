@@ -1,17 +1,18 @@
-"""Error codes in answers: makes answers for requests that no handler can answer, and finds the errors in an answer.
+"""Error codes in answers: makes the answer to a request that no handler can answer, and finds the codes in one that was made.
+The dispatcher calls all of it, on the loop thread.
 
 Kafka closes the connection on a version that it does not speak, ApiVersions excepted, and the client then guesses why.
-Here the client is told: the response of that API with nothing in it but the error, in the version that was asked for
-where it exists, else in the nearest that does. A response that has no error of its own (those of ListOffsets and Produce
-are each partition's), or an API whose messages are not declared, leaves the error code alone as the body, as the
+Here the client is told (`unsupported`, `error_frame`): the response of that API with nothing in it but the error, in the version
+that was asked for where it exists, else in the nearest that does. A response that has no error of its own (those of ListOffsets
+and Produce are each partition's), or an API whose messages are not declared, leaves the error code alone as the body, as the
 ApiVersions answer of version 0 begins: clients that never negotiated read that, or fail on it at once.
 
-A mirrored answer says "error" to a request of any API and version, by one rule in place of a table of eighty. An answer has its
+`error_answer` says "error" to a request of any API and version, by one rule in place of a table of eighty. An answer has its
 error code at the top, or in each element of what it lists: topics, their partitions, groups, coordinators. Those lists mirror
 the request's: the answer gets an element for each that the request names, with the same names and numbers, and every field
 called error_code gets the code.
 
-Error codes are found by what an answer's class declares: `error_code` fields at any depth. Which fields lead to one is worked
+`errors_of` finds codes by what an answer's class declares: `error_code` fields at any depth. Which fields lead to one is worked
 out once for each class, so that an answer costs one look at each `error_code` it has.
 """
 

@@ -1,8 +1,8 @@
 """Table of the APIs that this daemon answers, filled by the handlers' modules.
 
 Each module of `broker/apis/` registers its handler with `@api(key, (min, max), RequestType, requires=...)`, the last being what
-the authorizer is asked (ADR 38). The dispatcher looks a
-request up here, and the ApiVersions answer is made from here: what is listed is what is answered.
+the authorizer is asked (ADR 38). The dispatcher looks a request up here, and the ApiVersions answer is made from here: what is
+listed is what is answered.
 
 A start should cost little, and most of administration is asked for seldom: the modules of `ON_DEMAND` are imported with
 the first request of theirs. Their versions stand in the table as well, and an import checks that they agree.

@@ -1,12 +1,13 @@
-"""How threads share the interpreter and the processor.
+"""How threads share the interpreter and the processor: a shorter switch interval, and the priorities of cleaners and of the loop.
 
 `shortened_switch_interval` lets threads switch more often than every 5 ms while other threads run long Python code (a scrape, a
 conversion). The event loop needs the interpreter once or twice for each request; a thread that is busy gives it up only when its
-turn is over. The interval is the whole interpreter's, so it is counted who wants it short. Any thread.
+interval is over. The interval is the whole interpreter's, so it is counted who wants it short.
 
-Thread priorities: the loop runs as soon as it wakes, cleaners run when no other thread wants the processor.
+`prefer_latency` and `lower_priority` tell Linux to run the loop as soon as it wakes, and cleaners when no other thread wants the
+processor. Both are requests: where a system does not know them, or a sandbox forbids them, nothing happens.
 
-A nice value shares out time; it does not say who waits. Linux lets a thread that runs finish its slice (some milliseconds)
+A nice value alone shares out time; it does not say who waits. Linux lets a thread that runs finish its slice (some milliseconds)
 before one that wakes gets its turn, a cleaner with a high nice value too: with a pass under way that was most of the 99th
 percentile of produces. A thread may ask for a shorter slice of its own (since Linux 6.12), and is then let in at once; it gets no
 more time than before. Measured on two busy cores, median of eight rounds each: p99 0.7 ms instead of 3.2 ms beside a pass.
@@ -15,7 +16,7 @@ A cleaner gives way, but not far: between its calls into the kernel it holds the
 loop waits for as long as the cleaner is kept from running. At a load of four a core, medians of eight rounds in turns: p99 of
 produces beside a pass 152 ms at nice 10 and 19 ms at nice 0; 25 at nice 4 and 21 at nice 0; 15 at nice 10 and 10 at nice 4.
 
-Both are requests: where a system does not know them, or a sandbox forbids them, nothing happens.
+Any thread.
 """
 
 from __future__ import annotations

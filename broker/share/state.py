@@ -1,12 +1,11 @@
-"""Kept state of share partitions, and the records that keep it: decided here, written by `coordinator`.
+"""Kept state of share partitions, the records that keep it, and their replay: decided here, written by `coordinator.py`.
 
 A partition's first record is a snapshot. Updates follow, and after some of them a snapshot again, which makes all before it
-redundant: when all snapshots of a log are young enough, its beginning is deleted. Pure, but for the dictionary that a
+redundant: when all snapshots of a log are young enough, its beginning is deleted.
+
+`load_share_state` reads one partition of `__share_group_state` back, in a pool thread while the daemon serves. Records that
+cannot be read are counted, named once, and passed over. All else is the loop thread's; pure, but for the dictionary that a
 `StateShard` is.
-
-`load_share_state` reads one partition of `__share_group_state` back. Runs in a pool thread while the daemon serves.
-
-Records that cannot be read are counted, named once, and passed over.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""The transactional ids of this node by partition of `__transaction_state`, and the way of their records into it. Loop thread.
+"""The transactional ids of this node by partition of `__transaction_state`, and the way of their records into it and back.
 
-Keys and values are as Apache Kafka 4.3 writes and reads them.
+Keys and values are as Apache Kafka 4.3 writes and reads them; the declarations in `protocol/messages/transaction_state.py` are
+the layout.
 
     key     TransactionLogKey, version 0: the transactional id
     value   TransactionLogValue: version 1 (flexible) at transaction.version 1 and above, else 0; null: forgotten
 
-The declarations in `protocol/messages/transaction_state.py` are the layout. Any thread.
-
-`load_transactions` reads one partition of `__transaction_state` back. Runs in a pool thread while the daemon serves.
-
-The last record of each transactional id counts. Records that cannot be read are counted, named once, and passed over.
+`TransactionLog` writes, on the loop thread. `load_transactions` reads one partition back, in a pool thread while the daemon
+serves: the last record of each transactional id counts; records that cannot be read are counted, named once, and passed over.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""ConsumerGroupHeartbeat: what one heartbeat does to its group. Pure but for the environment that it reads.
+"""ConsumerGroupHeartbeat (KIP-848): the request and its result as frozen values without the wire's versions, and what one
+heartbeat does to its group.
 
 A member joins with epoch 0, leaves with -1 (a static one for a while with -2), and in between reports its epoch. It is fenced
 where that is neither the present one nor, after a lost answer, the one before it with nothing that it does not have.
 
-Requests of members of consumer groups and their results: frozen values, without the wire's versions.
+`machine.py` calls `heartbeat` and `leave`. They change nothing: a member's change is a `draft.py`, and the group changes when
+the records of the outcome are replayed. Pure but for the environment that is read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One heartbeat group, and one member of it: the state that all types have, and what `store.group.Group` asks of any group.
+"""One heartbeat group, and one member of it: the state that all types have, what `store.group.Group` asks of any group, and how
+records become state.
 
 A group's state is what its records say, nothing else: `replay` functions of its type change it, and nobody besides. So what a
 restart reads is what was there, and a write that fails has changed nothing. Members and assignments are immutable values.
@@ -8,12 +9,10 @@ restart reads is what was there, and a write that fails has changed nothing. Mem
     member epoch       the assignment epoch that the member has reached; 0 before it got its first answer, -2 while a static
                        member is away; its answer must be the present one, or the previous one if the last answer was lost
 
+`GroupReplay` makes the replay functions of a type. A group comes into being with its first record of any kind, as in Kafka; a
+tombstone for what is not there is no error: compaction may have removed what it forgot.
+
 Loop thread, or the one thread that loads the group.
-
-Replay of records into groups: the part that all types and kinds of records have in common.
-
-A group comes into being with its first record of any kind, as in Kafka. A tombstone for what is not there is no error: compaction
-may have removed what it forgot.
 """
 
 from __future__ import annotations

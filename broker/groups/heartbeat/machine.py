@@ -1,14 +1,14 @@
-"""Interface of a type of heartbeat group for `runtime.HeartbeatGroups`, and the environment that it may read while it decides.
+"""Interface of a type of heartbeat group for `runtime.HeartbeatGroups`: the machine that decides, what it may read, and what it
+returns.
 
-Outcomes of machines: frozen values that `runtime.HeartbeatGroups` carries out.
+`runtime` carries an `Outcome` out in this order: the records are written as one batch (if that fails, the request fails and
+nothing has happened), then replayed into the groups, then delays are set, then the answer goes out when the write is durable.
 
-In this order: the records are written as one batch (if that fails, the request fails and nothing has happened), then replayed
-into the groups, then delays are set, then the answer goes out when the write is durable.
+A machine reads its `Environment` alone: topics, new member ids, and `GroupSettings`, where a group's own setting
+(IncrementalAlterConfigs on a GROUP resource) wins over the broker's. That value was checked when it was set; where the broker's
+limits have been narrowed since, it is moved into them, as Kafka 4.3 does.
 
-Effective settings of one group: its own (IncrementalAlterConfigs on a GROUP resource), else the broker's.
-
-A group's own value was checked when it was set; where the broker's limits have been narrowed since, it is moved into them, as
-Kafka 4.3 does. Loop thread.
+Outcomes are frozen values. Loop thread, but for the `run` of a `Work`.
 """
 
 from __future__ import annotations

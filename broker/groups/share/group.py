@@ -1,4 +1,4 @@
-"""One share group of KIP-932 and its members.
+"""One share group of KIP-932 and its members: its state, the records that keep it, and the replay of each record into the state.
 
     Empty    no members        Stable   some
 
@@ -6,12 +6,12 @@ A member has what its target says from its next heartbeat on: nothing has to be 
 same partition. Only partitions are assigned whose state is kept (`initialized`, in `__share_group_state`); how far they are
 read the group does not know, and it has no committed offsets.
 
-The records of share groups: how each is made of the state, and what each does to it.
-
-By the version of their keys (`../heartbeat/group.py` has what is the same for all):
+Its records, by the version of their keys:
 
     10  one member: what it told       12  assignment epoch, time      14  one member: epoch, what it reads
     11  group epoch, metadata hash     13  one member: its target      15  partitions whose state is kept
+
+What all types of heartbeat groups have in common is in `../heartbeat/group.py`. Loop thread, or the one that loads the group.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Limits of the memory that group members may fill: the fields that they send when they join are kept as long as they are
-members.
+"""Limits of the memory that group members may fill: what they send when they join is kept as long as they are members.
 
     one member     1 MiB: a group's record has to fit into one batch of `__consumer_offsets`, so nobody gets on with more
     one group     16 MiB: some ten protocols of each member, of which that record has the one that was chosen

@@ -1,9 +1,10 @@
-"""Streams groups of KIP-1071: the entry point of the type (see `registry`).
+"""Heartbeats of streams groups (KIP-1071): join, stay and leave, and from them the group's epochs, target, statuses and internal
+topics. `Machine` is the type's entry point, which `../heartbeat/registry.py` finds by name.
 
-Heartbeats of streams groups: join, stay, leave; the group's epochs, target and statuses. Pure functions.
+A heartbeat is taken in Kafka's order: the member, the topology, the topics, the group epoch, the target, then what of the target
+the member can have now, and last which process of the group can be asked for which partitions (interactive queries).
 
-The order of things is Kafka's: the member, the topology, the topics, the group epoch, the target, and last what of the target
-the member can have now; and which process of the group can be asked for which partitions (interactive queries).
+Pure functions of group, request, environment and time. ProtocolError refuses a request.
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@
 
 Nothing here waits or stores: the daemon's authorizer and `tidelog acls explain` decide with it.
 
-Validates rules and filters of requests as Kafka does. The error is INVALID_REQUEST.
-
-Beyond Kafka's checks, texts have a bound, since rules stay in memory.
+`new_rule` and `new_filter` make rules and filters of the numbers and texts of requests, and check them as Kafka does; the error
+is INVALID_REQUEST. Beyond Kafka's checks texts have a bound (`LONGEST_TEXT`), since rules stay in memory.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Cache of the public keys that sign tokens (RFC 7517): read again when they get old, and when a token names an unknown
-key, which is how a rotation shows.
+"""Public keys that sign tokens (RFC 7517): where they are read (a file or an HTTP address), and the cache of what was read.
 
-Reading is done by one thread at a time, never by the loop. Nobody can make it happen more often than every
-`BETWEEN_S` seconds, or than the pauses after failures allow.
-
-Sources of the public keys of tokens: a file or an HTTP address. Every read is bounded in time and bytes.
-
-Blocking calls run on a thread of their own (`jwks.py`).
+`tokens.py` looks for a key with `Keys.find`, or with `find_blocking` on HTTP's threads. Keys are read again when they get old,
+and when a token names an unknown key, which is how a rotation shows. A read runs on a thread of its own, one at a time for each
+source, never on the loop; it is bounded in time and bytes. Nobody can make reads happen more often than every `BETWEEN_S`
+seconds, or than the pauses after failures allow.
 """
 
 from __future__ import annotations
@@ -24,6 +21,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import jwt
 
 from ....protocol.http_exchange import Endpoint, ExchangeError
+
+log = logging.getLogger(__name__)
 
 MAX_BYTES = 1 << 20
 """Largest key set in bytes; usual ones have a few kilobytes."""
@@ -109,8 +108,6 @@ def _bounded(data: bytes, where: str) -> bytes:
         raise SourceError(f"{where} has more than {MAX_BYTES} bytes, which no key set has")
     return data
 
-
-log = logging.getLogger(__name__)
 
 MAX_KEYS = 1000
 BETWEEN_S = 5.0

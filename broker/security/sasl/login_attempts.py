@@ -1,18 +1,17 @@
-"""Protection against password guessing: failures are counted by address and by user at an address, bounded, and logged
-at a limited rate. SASL, AUTHENTICATE of the message-set protocol and HTTP share the counts.
+"""Protection against password guessing: failures are counted, those who go on are turned away, and checks wait in line.
 
-`MOST_FAILURES` within `WINDOW_S` of one user at one address turn away that user there, until the first of them is that long ago,
-and nobody else; `MOST_OF_ADDRESS` of an address, by whatever names, turn away all who come from there. A user who has failed
-elsewhere is let in here: somebody who knows only a name can lock nobody out. Names that are no user's are counted alike, and so
-is the name that is missing where nothing can be read, or where a token of HTTP is nobody's.
+`Attempts` counts failures by address and by user at an address, bounded. SASL, AUTHENTICATE of the message-set protocol and HTTP
+share the counts. `MOST_FAILURES` within `WINDOW_S` of one user at one address turn away that user there, until the first of them
+is that long ago, and nobody else; `MOST_OF_ADDRESS` of an address, by whatever names, turn away all who come from there. A user
+who has failed elsewhere is let in here: somebody who knows only a name can lock nobody out. Names that are no user's are counted
+alike, and so is the name that is missing where nothing can be read, or where a token of HTTP is nobody's. An address of version 6
+stands for its /64, of which one customer has 2^64.
 
-An address of version 6 stands for its /64, of which one customer has 2^64.
+`PasswordChecks` is the queue for the one thread that checks passwords, addresses in turn. A check takes milliseconds by design. A
+hundred connections that guess from one address wait in one queue, and a client of another address comes after one check of that
+queue, not after all. The queues are bounded by the connections: each has one request in work.
 
-Queue for the thread that checks passwords: one check at a time, addresses in turn.
-
-A check takes milliseconds by design. A hundred connections that guess from one address wait in one queue, and a client of another
-address comes after one check of that queue, not after all. The queues are bounded by the connections: each has one request in
-work.
+`HttpFailures` counts and logs HTTP's failures, one line a second. Threads: each class says its own.
 """
 
 from __future__ import annotations
