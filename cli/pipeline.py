@@ -267,7 +267,7 @@ def _compact(options: Any) -> int:
     import secrets
     import time
 
-    from ..broker.cleaning.offline import OfflineBacklog
+    from ..broker.cleaning.offline import compact_backlog
     from ..config.loader import load_config
     from ..storage.clock import SystemTime
     from ..storage.io.filesystem import RealFileSystem
@@ -276,14 +276,15 @@ def _compact(options: Any) -> int:
     config = load_config(options.config, os.environ, options.assignments)
     began = time.monotonic()
     with ProgressBar("compact") as bar:
-        cleaned = OfflineBacklog(
+        cleaned = compact_backlog(
             config,
             RealFileSystem(),
             SystemTime(),
+            frozenset(options.topic),
             workers=options.workers or os.cpu_count() or 1,
             secret=lambda: secrets.token_bytes(16),
             progress=bar.advance,
-        ).run(frozenset(options.topic))
+        )
     failed = {log.name: log.error for log in cleaned if log.error is not None}
     report: dict[str, Any] = {
         "job": "compact",

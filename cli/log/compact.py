@@ -36,7 +36,7 @@ def run(options: Any) -> int:
     import os
     import secrets
 
-    from ...broker.cleaning.offline import OfflineCompaction, place_of
+    from ...broker.cleaning.offline import compact_log, place_of
     from ...config.exceptions import ConfigError
     from ...config.loader import load_config
     from ...storage.clock import SystemTime
@@ -56,7 +56,7 @@ def run(options: Any) -> int:
             raise ConfigError([f"--topic-set {text}: not NAME=VALUE"])
         overrides[name.strip()] = value
     with ProgressBar("compact") as bar:
-        result = OfflineCompaction(
+        result = compact_log(
             place,
             config,
             file_system,
@@ -64,7 +64,7 @@ def run(options: Any) -> int:
             secret=lambda: secrets.token_bytes(16),
             overrides=overrides,
             progress=bar.advance,
-        ).run()
+        )
     if options.json:
         facts = result._asdict()
         facts |= {"removed": result.removed.by_cause(), "removed_records": result.removed.records}

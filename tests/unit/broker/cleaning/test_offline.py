@@ -9,7 +9,7 @@ import pytest
 from support.cleaning import DAY_MS, data_records, put, state_of
 from support.logs import TOPIC_ID
 from support.mock_time import START_MS, MockScheduler, MockTime
-from tidelog.broker.cleaning.offline import OfflineCompaction, OfflineResult, Place, place_of
+from tidelog.broker.cleaning.offline import OfflineResult, Place, compact_log, place_of
 from tidelog.broker.metadata.store import MetadataStore, TopicRecord
 from tidelog.config.loader import load_config
 from tidelog.config.log_config import LogConfig
@@ -51,14 +51,14 @@ def store_topic(data: Path, **settings: str) -> None:
 
 
 def compact(data: Path, *, time: MockTime | None = None, settings: tuple[str, ...] = (), **topic: str) -> OfflineResult:
-    return OfflineCompaction(
+    return compact_log(
         Place(str(data), "t", 0),
         load_config(None, {}, ["log.cleaner.dedupe.buffer.size=240000", *settings, f"log.dirs={data}"]),
         FILES,
         time or MockTime(),
         secret=lambda: bytes(16),
         overrides={name.replace("_", "."): value for name, value in topic.items()},
-    ).run()
+    )
 
 
 def table(data: Path, partition: int) -> tuple[int, dict[bytes, bytes]]:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from support.cleaning import data_records, put
 from support.mock_time import START_MS, MockScheduler, MockTime
-from tidelog.broker.cleaning.offline import CleanedLog, OfflineBacklog
+from tidelog.broker.cleaning.offline import CleanedLog, compact_backlog
 from tidelog.broker.metadata.store import MetadataStore, TopicRecord
 from tidelog.config.exceptions import ConfigError
 from tidelog.config.loader import load_config
@@ -59,8 +59,16 @@ def clean(data: Path, *topics: str, workers: int = 2) -> tuple[list[CleanedLog],
         told[1] += done
 
     config = load_config(None, {}, ["log.cleaner.dedupe.buffer.size=240000", f"log.dirs={data}"])
-    backlog = OfflineBacklog(config, FILES, MockTime(), workers=workers, secret=lambda: bytes(16), progress=progress)
-    return backlog.run(frozenset(topics)), told
+    cleaned = compact_backlog(
+        config,
+        FILES,
+        MockTime(),
+        frozenset(topics),
+        workers=workers,
+        secret=lambda: bytes(16),
+        progress=progress,
+    )
+    return cleaned, told
 
 
 def left(data: Path, topic: str, partition: int) -> list[str]:
