@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .front import HEADERS
 from .html import element
-from .layout import note
+from .layout import html_text, note
 from .page_request import Page
 from .units import visible
 
@@ -12,30 +12,17 @@ from .units import visible
 def access_denied(status: str, text: str) -> Page:
     """Return the page; the caller adds the headers of its own refusal."""
     title = status.partition(" ")[2]
-    page = element(
-        "html",
+    body = element(
+        "body",
+        element("header", element("a", "tidelog", href="/", class_="brand")),
         element(
-            "head",
-            element("meta", charset="utf-8"),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", name="color-scheme", content="light dark"),
-            element("title", f"{title} - tidelog"),
-            element("link", rel="stylesheet", href="/console.css"),
-            element("link", rel="icon", type="image/svg+xml", href="/console.svg"),
+            "main",
+            element("h1", title),
+            note(visible(text), kind="bad"),
+            element("p", element("a", "Sign in", href="/")),
+            id="content",
         ),
-        element(
-            "body",
-            element("header", element("a", "tidelog", href="/", class_="brand")),
-            element(
-                "main",
-                element("h1", title),
-                note(visible(text), kind="bad"),
-                element("p", element("a", "Sign in", href="/")),
-                id="content",
-            ),
-        ),
-        lang="en",
     )
-    body = f"<!doctype html>\n{page}\n".encode("utf-8", "replace")
-    own = (("Content-Type", "text/html; charset=utf-8"), ("Content-Length", str(len(body))))
-    return Page(status, own[0][1], body, own + tuple(pair for pair in HEADERS if pair[0] != "Cache-Control"))
+    page = html_text(title, body)
+    own = (("Content-Type", "text/html; charset=utf-8"), ("Content-Length", str(len(page))))
+    return Page(status, own[0][1], page, own + tuple(pair for pair in HEADERS if pair[0] != "Cache-Control"))

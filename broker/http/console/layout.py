@@ -43,6 +43,42 @@ def document(
     ]
     crumbs = [[crumb, element("span", " / ", aria_hidden="true")] for crumb in trail]
     node = state.node
+    head = (
+        element("noscript", element("meta", http_equiv="refresh", content=REFRESH_S)),
+        element("script", src="/console.js", defer=True),
+    )
+    body = element(
+        "body",
+        element("a", "Skip to content", href="#content", class_="skip"),
+        element(
+            "header",
+            element("a", "tidelog", href="/", class_="brand"),
+            element("nav", element("ul", navigation), aria_label="Pages"),
+        ),
+        element(
+            "main",
+            element("nav", crumbs, class_="crumbs", aria_label="Where this is") if crumbs else None,
+            element("h1", visible(title)),
+            _live_line(request, refreshes) if is_live else None,
+            content,
+            id="content",
+            tabindex=-1,
+            data_refresh=REFRESH_S if refreshes else None,
+        ),
+        element(
+            "footer",
+            element("span", f"tidelog {version()}"),
+            element("span", f"node {state.services.logs.node_id}") if node.ready else None,
+            element("span", "actions are on" if state.may_act(request) else "shows only"),
+            element("a", "metrics", href="/metrics"),
+            _signed_in(request),
+        ),
+    )
+    return Page(status, "text/html; charset=utf-8", html_text(title, body, head if refreshes else ()), headers)
+
+
+def html_text(title: str, body: Element, head: Iterable[Element] = ()) -> bytes:
+    """Encode a page of this title. `head`: what its head has beside what all have."""
     page = element(
         "html",
         element(
@@ -53,40 +89,12 @@ def document(
             element("title", f"{visible(title)} - tidelog"),
             element("link", rel="stylesheet", href="/console.css"),
             element("link", rel="icon", type="image/svg+xml", href="/console.svg"),
-            element("noscript", element("meta", http_equiv="refresh", content=REFRESH_S)) if refreshes else None,
-            element("script", src="/console.js", defer=True) if refreshes else None,
+            head,
         ),
-        element(
-            "body",
-            element("a", "Skip to content", href="#content", class_="skip"),
-            element(
-                "header",
-                element("a", "tidelog", href="/", class_="brand"),
-                element("nav", element("ul", navigation), aria_label="Pages"),
-            ),
-            element(
-                "main",
-                element("nav", crumbs, class_="crumbs", aria_label="Where this is") if crumbs else None,
-                element("h1", visible(title)),
-                _live_line(request, refreshes) if is_live else None,
-                content,
-                id="content",
-                tabindex=-1,
-                data_refresh=REFRESH_S if refreshes else None,
-            ),
-            element(
-                "footer",
-                element("span", f"tidelog {version()}"),
-                element("span", f"node {state.services.logs.node_id}") if node.ready else None,
-                element("span", "actions are on" if state.may_act(request) else "shows only"),
-                element("a", "metrics", href="/metrics"),
-                _signed_in(request),
-            ),
-        ),
+        body,
         lang="en",
-    )  # fmt: skip
-    body = f"<!doctype html>\n{page}\n".encode("utf-8", "replace")
-    return Page(status, "text/html; charset=utf-8", body, headers)
+    )
+    return f"<!doctype html>\n{page}\n".encode("utf-8", "replace")
 
 
 def _signed_in(request: PageRequest) -> Element | None:

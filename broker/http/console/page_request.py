@@ -39,7 +39,7 @@ class PageError(Exception):
 
 
 class Page(NamedTuple):
-    """An answer. `headers` are those of this page; what all have `headers_of` adds."""
+    """An answer. `headers` are those of this page; what all have, `Console.answer` adds."""
 
     status: str
     kind: str
