@@ -217,7 +217,7 @@ class KafkaClient:
         coordinator creates it. Here and in a Kafka of one node that is the broker itself; one of several answers NOT_COORDINATOR
         where it is another.
         """
-        from ...clients.kafka import conversations as coordinators
+        from ...clients.kafka.conversations import find_coordinators
         from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 
         missing = [key for key in keys if (of, key) not in self._found]
@@ -226,7 +226,7 @@ class KafkaClient:
         version = self.version(FindCoordinatorRequest)
 
         def attempt() -> None:
-            for found in self.connection.run(coordinators.find(of, missing, version)):
+            for found in self.connection.run(find_coordinators(of, missing, version)):
                 check(f"{of.label} {found.key}", found.error_code)
 
         patiently(attempt)

@@ -24,7 +24,7 @@ from ...protocol.errors import ProtocolError, UnsupportedFieldError
 from ...protocol.messages.api_versions import ApiVersionsResponse
 from ...protocol.oauth_token import TokenUnavailableError
 from ...protocol.schema import ApiMessage
-from . import conversations as coordinators
+from .conversations import SaslRefusedError, ask_versions, authenticate
 from .protocol import ClientProtocol, NoCommonVersionError, Steps, Ticket, error_text, reading
 
 Address = tuple[str, int]
@@ -161,7 +161,7 @@ class Failure(NamedTuple):
 Explain = Callable[[Failure], Exception]
 _FACTS = (
     OSError, EOFError, ProtocolError, NoCommonVersionError, ConnectionLostError, ClientSecurityError,
-    coordinators.SaslRefusedError,
+    SaslRefusedError,
 )  # fmt: skip
 #: Met before a byte of the request was sent.
 _UNSENT = (NoCommonVersionError, UnsupportedFieldError)
@@ -198,7 +198,7 @@ class Connection:
         self._transport: Transport | None = None
         try:
             self._transport = connect(address, settings)
-            answer = _hold(coordinators.ask_versions(settings.software), self._exchange)
+            answer = _hold(ask_versions(settings.software), self._exchange)
             if answer.error_code:
                 raise ConnectionLostError(f"it does not list its API versions: {error_text(answer.error_code)}")
             self._protocol.learn(answer)
@@ -320,7 +320,7 @@ class Connection:
             return
         began = self._clock()
         self.session = None
-        seconds = _hold(coordinators.authenticate(security.mechanism, security.tokens()), self._exchange)
+        seconds = _hold(authenticate(security.mechanism, security.tokens()), self._exchange)
         if seconds is not None:
             self.session = (began + _RENEW * seconds, began + _MUST_RENEW * seconds)
 

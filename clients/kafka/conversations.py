@@ -1,8 +1,8 @@
 """Conversations of several requests: the opening of a connection, and the look-up of coordinators.
 
-    ask_versions      the versions that the broker speaks (KIP-511)
-    authenticate      SASL: who asks (KIP-43, KIP-368)
-    find              coordinators of groups and transactional ids: one key at a time before version 4 (KIP-699)
+    ask_versions       the versions that the broker speaks (KIP-511)
+    authenticate       SASL: who asks (KIP-43, KIP-368)
+    find_coordinators  coordinators of groups and transactional ids: one key at a time before version 4 (KIP-699)
 
 Each is a generator (`protocol.Steps`).
 """
@@ -93,7 +93,7 @@ class CoordinatorKind(IntEnum):
         return "group" if self is CoordinatorKind.GROUP else "transactional id"
 
 
-def find(
+def find_coordinators(
     kind: CoordinatorKind, keys: Sequence[str], version: int, up_to: int | None = None
 ) -> Steps[Sequence[Coordinator]]:
     """Looks for the coordinators of `keys`. `version`: of FindCoordinator, as the connection's `version_of` gives it for `up_to`.

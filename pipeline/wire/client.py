@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from ...clients.kafka import conversations as coordinators
 from ...clients.kafka.connection import Address, Connection, ConnectionSettings, Transport, open_transport
-from ...clients.kafka.conversations import CoordinatorKind
+from ...clients.kafka.conversations import CoordinatorKind, find_coordinators
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ...protocol.schema import ApiMessage
@@ -175,7 +174,7 @@ class KafkaClient:
             return found
         connection = self.any_connection()
         version = connection.version_of(FindCoordinatorRequest, _FIND_UP_TO)
-        answered = connection.run(coordinators.find(kind, [key], version, _FIND_UP_TO))
+        answered = connection.run(find_coordinators(kind, [key], version, _FIND_UP_TO))
         if not answered:
             raise BrokerUnreachableError(f"the coordinator of {key} is not named at the moment")
         coordinator = answered[0]

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 import pytest
-from tidelog.clients.kafka import conversations as coordinators
+from tidelog.clients.kafka import conversations
 from tidelog.clients.kafka.conversations import CoordinatorKind
 from tidelog.clients.kafka.protocol import (
     AnnouncedSizeError,
@@ -155,11 +155,11 @@ def held(steps: Generator[Asked, Any, Any], answers: Iterable[Any]) -> tuple[Any
 
 def test_versions_are_asked_for_once_more_before_2_4() -> None:
     new, old = ApiVersionsResponse(), ApiVersionsResponse(error_code=35)
-    answer, asked = held(coordinators.ask_versions("tester"), [new])
+    answer, asked = held(conversations.ask_versions("tester"), [new])
     assert (answer is new, asked[0].up_to, asked[0].request.client_software_name) == (True, 3, "tester")  # type: ignore[attr-defined]
-    answer, asked = held(coordinators.ask_versions("tester"), [old, new])
+    answer, asked = held(conversations.ask_versions("tester"), [old, new])
     assert (answer is new, [one.up_to for one in asked]) == (True, [3, 0])
-    assert [one.up_to for one in held(coordinators.ask_versions(""), [new])[1]] == [0]
+    assert [one.up_to for one in held(conversations.ask_versions(""), [new])[1]] == [0]
     # An old broker's refusal has version 0 and may say nothing behind its code.
     one = ClientProtocol("me")
     ticket, _ = one.send(asked[0].request, ApiVersionsResponse, 3)
@@ -168,7 +168,7 @@ def test_versions_are_asked_for_once_more_before_2_4() -> None:
 
 def login(answers: list[Any], tokens: Any = None) -> tuple[Any, list[Asked]]:
     plain = ClientSecurity("SASL_PLAINTEXT", "PLAIN", "alice", "pencil")
-    return held(coordinators.authenticate("PLAIN", tokens or plain.tokens()), answers)
+    return held(conversations.authenticate("PLAIN", tokens or plain.tokens()), answers)
 
 
 def test_a_login_says_for_how_long_it_holds() -> None:
@@ -180,9 +180,9 @@ def test_a_login_says_for_how_long_it_holds() -> None:
 
 
 def test_a_login_that_fails_says_why() -> None:
-    with pytest.raises(coordinators.SaslRefusedError, match="offered: A, B"):
+    with pytest.raises(conversations.SaslRefusedError, match="offered: A, B"):
         login([SaslHandshakeResponse(error_code=33, mechanisms=["A", "B"])])
-    with pytest.raises(coordinators.SaslRefusedError, match="not you"):
+    with pytest.raises(conversations.SaslRefusedError, match="not you"):
         login([SaslHandshakeResponse(), SaslAuthenticateResponse(error_code=58, error_message="not you")])
 
     def lying(said: bytes | None) -> bytes:
@@ -190,7 +190,7 @@ def test_a_login_that_fails_says_why() -> None:
             return b"first"
         raise ClientSecurityError("no proof")
 
-    with pytest.raises(coordinators.ExchangeFailedError, match="no proof"):
+    with pytest.raises(conversations.ExchangeFailedError, match="no proof"):
         login([SaslHandshakeResponse(), SaslAuthenticateResponse()], lying)
 
 
@@ -199,18 +199,19 @@ def test_without_a_token_the_broker_is_asked_nothing() -> None:
         raise TokenUnavailableError("away")
 
     with pytest.raises(TokenUnavailableError):
-        next(coordinators.authenticate("OAUTHBEARER", away))
+        next(conversations.authenticate("OAUTHBEARER", away))
 
 
 def test_coordinators_are_found_at_once_or_one_by_one() -> None:
     named = [Coordinator(key="a", node_id=1, host="h", port=5), Coordinator(key="b", error_code=15)]
     found, asked = held(
-        coordinators.find(CoordinatorKind.GROUP, ["a", "b"], 4, 5), [FindCoordinatorResponse(coordinators=named)]
+        conversations.find_coordinators(CoordinatorKind.GROUP, ["a", "b"], 4, 5),
+        [FindCoordinatorResponse(coordinators=named)],
     )
     assert found == named
     assert [(asking.up_to, asking.at_least) for asking in asked] == [(5, 0)]
     answers = [FindCoordinatorResponse(node_id=1, host="h", port=5), FindCoordinatorResponse(error_code=15)]
-    found, asked = held(coordinators.find(CoordinatorKind.TRANSACTION, ["a", "b", "c"], 3), answers)
+    found, asked = held(conversations.find_coordinators(CoordinatorKind.TRANSACTION, ["a", "b", "c"], 3), answers)
     assert [one.key for one in found] == ["a", "b"]
     assert [(one.error_code, one.host, one.port) for one in found] == [(0, "h", 5), (15, "", 0)]
     assert [(asking.request.key, asking.up_to, asking.at_least) for asking in asked] == [("a", None, 1), ("b", None, 1)]  # type: ignore[attr-defined]
