@@ -160,6 +160,9 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, True, "there are too many share sessions"
 
 
+ERRORS = {int(code): code for code in ErrorCode}
+"""Number on the wire → error; a newer broker may send others."""
+
 ErrorT = TypeVar("ErrorT", bound=Exception)
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ERRORS
 from ...protocol.message_set.wire import RequestType
 from ..requests.counters import BOUNDS_S, told_buckets
 from ..runtime.metric_family import COUNTER, GAUGE, Histogram, Metric, Table
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..requests.services import Services
 
 _NAMES = {int(key): key.label for key in ApiKey}
-_ERRORS = {int(code): code.name for code in ErrorCode}
 
 
 # fmt: off
@@ -108,7 +107,8 @@ def waiting_metrics() -> Table[Services]:
 
 
 def _error(code: int) -> str:
-    return _ERRORS.get(code, str(code))
+    known = ERRORS.get(code)
+    return str(code) if known is None else known.name
 
 
 def _waiting(server: SocketServer) -> dict[str, float]:
@@ -128,7 +128,7 @@ def message_set_metrics() -> Table[MessageSetListener]:
                lambda listener: {_REQUEST_NAMES[kind]: count for kind, count in enumerate(listener.requests)}, ("type",)),
         Metric("tidelog_message_set_errors", COUNTER,
                "Its message sets, offsets and malformed requests answered with an error.",
-               lambda listener: {(what, _ERRORS[code]): count for (what, code), count in sorted(listener.errors.items())},
+               lambda listener: {(what, _error(code)): count for (what, code), count in sorted(listener.errors.items())},
                ("type", "error")),
         Histogram("tidelog_message_set_request_seconds",
                   "From such a request's last byte until its answer is ready to be sent; the wait for the disk of a produce is "

@@ -141,7 +141,7 @@ def client_of(options: argparse.Namespace) -> KafkaClient:
 
 def failure(what: str, code: int, message: str | None = None) -> KafkaFailure:
     """Exception for an error code of an answer: its meaning, and what to do."""
-    from ...clients.kafka.protocol import ERRORS
+    from ...protocol.errors import ERRORS
 
     known = ERRORS.get(code)
     name = known.name if known is not None else f"error {code}"

@@ -16,7 +16,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ...protocol.errors import ErrorCode, MalformedRequest, unpickled
+from ...protocol.errors import ERRORS, ErrorCode, MalformedRequest, unpickled
 from ...protocol.framing import room_for_answer
 from ...protocol.headers import RequestHeader, parse_response_header, request_header_bytes
 from ...protocol.messages.api_versions import ApiVersionsResponse
@@ -26,8 +26,6 @@ from ...protocol.schema import ApiMessage, decode, encode_into
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 T = TypeVar("T")
 
-#: Kafka's errors by number.
-ERRORS = {int(code): code for code in ErrorCode}
 _API_VERSIONS = int(ApiVersionsResponse.API_KEY)
 #: Version of ApiVersions that every broker answers, whatever it speaks (KIP-511).
 _KNOWN_AT_FIRST = {_API_VERSIONS: (0, 3)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...clients.kafka.connection import ConnectionLostError, Doing, Failure, TlsFailedError, TlsSettingsError, is_alert
 from ...clients.kafka.conversations import ExchangeFailedError, SaslRefusedError
-from ...clients.kafka.protocol import ERRORS, AnnouncedSizeError, NoCommonVersionError, WrongAnswerError, error_text
+from ...clients.kafka.protocol import AnnouncedSizeError, NoCommonVersionError, WrongAnswerError, error_text
 from ...protocol.client_security import ClientSecurityError, tls_failure
-from ...protocol.errors import ProtocolError, UnsupportedFieldError
+from ...protocol.errors import ERRORS, ProtocolError, UnsupportedFieldError
 from ...protocol.oauth_token import TokenUnavailableError
 from ..exceptions import AuthenticationError, BrokerError, BrokerUnreachableError, UnsupportedBrokerError
 

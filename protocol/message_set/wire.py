@@ -39,7 +39,7 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import ErrorCode, MalformedRequest, ProtocolError
+from ..errors import ERRORS, ErrorCode, MalformedRequest, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +64,6 @@ _OFFSET_COUNT = struct.Struct(">i")
 _AUTHENTICATED = struct.Struct(">hhq")
 _FETCH_TAIL = struct.Struct(">iqi")
 _PRODUCE_TAIL = struct.Struct(">ii")
-
-_ERRORS = {int(code): code for code in ErrorCode}
 
 AUTHENTICATE_VERSION = 0
 """The newest version of the AUTHENTICATE body."""
@@ -133,7 +131,7 @@ class MessageSetError(ProtocolError):
     """An error answer of the broker. `code` is Kafka's; UNKNOWN_SERVER_ERROR stands for one that has no name here."""
 
     def __init__(self, code: int, what: str) -> None:
-        known = _ERRORS.get(code)
+        known = ERRORS.get(code)
         text = f"unknown error {code}" if known is None else f"{known.name} ({code}): {known.text}"
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR if known is None else known, f"{what}: {text}")
 
