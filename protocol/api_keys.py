@@ -121,3 +121,7 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90, 0
     ALTER_SHARE_GROUP_OFFSETS = 91, 0
     DELETE_SHARE_GROUP_OFFSETS = 92, 0
+
+
+API_NAMES = {int(key): key.label for key in ApiKey}
+"""Number on the wire → the API's name as Kafka writes it."""

@@ -8,7 +8,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ...protocol.api_keys import ApiKey
+from ...protocol.api_keys import API_NAMES
 from ...protocol.errors import ERRORS
 from ...protocol.message_set.wire import RequestType
 from ..requests.counters import BOUNDS_S, told_buckets
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..requests.counters import RequestCounters
     from ..requests.services import Services
 
-_NAMES = {int(key): key.label for key in ApiKey}
-
 
 # fmt: off
 @cache
@@ -29,15 +27,15 @@ def request_metrics() -> Table[RequestCounters]:
     """Requests, errors and latencies by API."""
     return (
         Metric("tidelog_requests", COUNTER, "Requests answered, counted when they are.",
-               lambda counters: {_NAMES[key]: count for key, by_bits in enumerate(counters.latencies)
+               lambda counters: {API_NAMES[key]: count for key, by_bits in enumerate(counters.latencies)
                                  if (count := sum(by_bits))}, ("api",)),
         Metric("tidelog_request_errors", COUNTER, "Requests, or parts of them (a partition, a topic), answered with an error.",
-               lambda counters: {(_NAMES[key], _error(code)): count for (key, code), count in sorted(counters.errors.items())},
+               lambda counters: {(API_NAMES[key], _error(code)): count for (key, code), count in sorted(counters.errors.items())},
                ("api", "error")),
         Histogram("tidelog_request_seconds",
                   "From a request's last byte until its answer is ready to be sent. What a client asked to wait for is in it: "
                   "the wait for data of a Fetch, for the group of a JoinGroup, for the disk of a Produce.",
-                  lambda counters: {_NAMES[key]: (told_buckets(by_bits), counters.nanoseconds[key] / 1e9)
+                  lambda counters: {API_NAMES[key]: (told_buckets(by_bits), counters.nanoseconds[key] / 1e9)
                                     for key, by_bits in enumerate(counters.latencies) if any(by_bits)},
                   ("api",), BOUNDS_S),
         Metric("tidelog_produce_errors", COUNTER, "Batches that were refused, by error, over either protocol.",
@@ -112,7 +110,7 @@ def _error(code: int) -> str:
 
 
 def _waiting(server: SocketServer) -> dict[str, float]:
-    waiting = Counter(_NAMES[c.pending_key] for c in server.connections if c.pending_since)
+    waiting = Counter(API_NAMES[c.pending_key] for c in server.connections if c.pending_since)
     return {"Fetch": 0, "Produce": 0, "JoinGroup": 0, **waiting}
 
 

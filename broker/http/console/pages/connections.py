@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .....protocol.api_keys import ApiKey
+from .....protocol.api_keys import API_NAMES
 from ..layout import card, cut, document, facts, live, quiet, table
 from ..units import count_text, duration_text
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS = 1000
 _NO_BOUND = 2**31 - 1  # max.connections as it is when nobody set it
-_NAMES = {int(key): key.name.title().replace("_", "") for key in ApiKey}
 
 
 def _open_text(total: int, most: int) -> str:
@@ -58,7 +57,7 @@ def connections(state: ConsoleState, request: PageRequest) -> Page:
             rows.append(
                 _Open(
                     connection.listener.name, connection.peer_host, connection.peer_port, connection.software,
-                    (now - connection.last_active) / 1e9, _NAMES.get(connection.pending_key, "") if waits else "",
+                    (now - connection.last_active) / 1e9, API_NAMES.get(connection.pending_key, "") if waits else "",
                     (now - connection.pending_since) / 1e9 if waits else 0.0,
                 )
             )  # fmt: skip

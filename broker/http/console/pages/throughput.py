@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from .....protocol.api_keys import ApiKey
+from .....protocol.api_keys import API_NAMES, ApiKey
 from ..charts import Series, chart
 from ..html import Element, element
 from ..layout import card, cards, document, live, quiet, table
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..state import ConsoleState
 
 _MINUTE = 60.0
-_NAMES = {int(key): key.name.title().replace("_", "") for key in ApiKey}
 
 
 class ApiTotals(NamedTuple):
@@ -167,7 +166,7 @@ def _apis(samples: Sequence[Sample]) -> Element:
             break
     rows = [
         (
-            _NAMES[totals.key], count_text(totals.requests), f"{totals.per_second:.1f}", duration_text(totals.mean_s),
+            API_NAMES[totals.key], count_text(totals.requests), f"{totals.per_second:.1f}", duration_text(totals.mean_s),
             f"≤ {duration_text(totals.p50_s)}", f"≤ {duration_text(totals.p99_s)}",
         )
         for totals in api_totals(kept)
