@@ -26,7 +26,7 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ManyElements
 from ...protocol.messages._hot import parse_produce
 from ...protocol.messages.produce import ProduceRequest
-from ..produce_fetch.produce_job import FIRST_WITH_IDS, UNKNOWN, Answer, Denied, ProduceJob, denied_topics
+from ..produce_fetch.produce_job import FIRST_WITH_IDS, UNKNOWN, Denied, ProduceJob, ProduceReply, denied_topics
 from ..requests.access import requires_each, requires_request
 from ..requests.context import RequestContext
 from ..requests.registry import api
@@ -58,7 +58,7 @@ def produce(
     version: int,
     correlation_id: int,
     connection: Connection,
-) -> Answer:
+) -> ProduceReply:
     try:
         request = parse_produce(buffer, start, end, version, MANY_ELEMENTS)
     except ManyElements:

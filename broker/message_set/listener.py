@@ -61,7 +61,8 @@ _OPERATIONS = {
     ApiKey.LIST_OFFSETS: AclOperation.DESCRIBE,
 }
 
-Answer = bytes | list["Part"]
+SetAnswer = bytes | list["Part"]
+"""`Answer` of this protocol, in which every request has one."""
 
 
 class MessageSetListener:
@@ -90,7 +91,9 @@ class MessageSetListener:
         """Number of answered requests, by type."""
         return [sum(by_bits) for by_bits in self.latencies]
 
-    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+    def dispatch(
+        self, buffer: bytearray, start: int, end: int, connection: Connection
+    ) -> SetAnswer | Awaitable[SetAnswer]:
         """Dispatch as `Dispatches.dispatch`. Every request is answered."""
         kind = _TYPE.unpack_from(buffer, start)[0] if end - start >= TYPE_SIZE else -1
         quotas = self._services.quotas
@@ -118,7 +121,7 @@ class MessageSetListener:
 
     def _handle(
         self, kind: int, buffer: bytearray, position: int, end: int, connection: Connection
-    ) -> Answer | Awaitable[Answer]:
+    ) -> SetAnswer | Awaitable[SetAnswer]:
         try:
             if kind == RequestType.FETCH:
                 fetch = parse_fetch(buffer, position, end)
@@ -202,7 +205,7 @@ class _Meter:
         self._size = size
         self._started = perf_counter_ns()
 
-    def settle(self, answer: Answer, connection: Connection) -> None:
+    def settle(self, answer: SetAnswer, connection: Connection) -> None:
         """Charge the answer to the request's quotas."""
         quotas = self._quotas
         wait = quotas.handled(None, (perf_counter_ns() - self._started) / 1e9, self._user)
@@ -215,7 +218,7 @@ class _Meter:
         if wait:
             connection.mute(wait)
 
-    async def settle_later(self, answer: Awaitable[Answer], connection: Connection) -> Answer:
+    async def settle_later(self, answer: Awaitable[SetAnswer], connection: Connection) -> SetAnswer:
         """Charge an answer that waits for something else than the loop thread, as `settle`."""
         done = await answer
         self._started = perf_counter_ns()

@@ -62,7 +62,8 @@ ADMIN_CLIENT_ID = "__admin_client"
 #: Topic → why nothing of it is appended.
 Denied = dict[str, ErrorCode] | None
 
-Answer = bytes | PendingResponse | Awaitable[bytes | None] | None
+ProduceReply = bytes | Awaitable[bytes | None] | None
+"""`Reply` of a Produce, which has no records."""
 
 _NONE = ErrorCode.NONE
 FIRST_WITHOUT_SETS = 3
@@ -225,7 +226,7 @@ class ProduceJob(LoopBudget):
             self._record_errors[topic, index] = [(error.record_index, str(error))]
         return index, code, -1, -1, -1, message
 
-    def answer(self) -> Answer:
+    def answer(self) -> ProduceReply:
         """The answer, when all has been appended or left to a thread. ConnectionAborted: acks 0, and a failure."""
         unsynced = self._unsynced
         if self._later is not None:

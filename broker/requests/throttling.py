@@ -13,7 +13,7 @@ from ...protocol.api_keys import ApiKey
 from ..network.outbound import FileSlice
 
 if TYPE_CHECKING:
-    from ..network.outbound import Part
+    from ..network.connection import Answer
     from ..quotas.manager import QuotaManager
 
 _INT32 = struct.Struct(">i")
@@ -54,7 +54,7 @@ class RequestMeter:
         """Charge the loop thread's time until now; returns the throttle time in ms."""
         return self._quotas.handled(self.client_id, time.perf_counter() - self._started, self._user)
 
-    def settle(self, answer: bytes | list[Part] | None) -> tuple[bytes | list[Part] | None, int]:
+    def settle(self, answer: Answer) -> tuple[Answer, int]:
         """Charge the answer to a Produce, Fetch or ShareFetch request: the answer with the throttle time in it, and
         that time in ms.
         """
