@@ -33,7 +33,7 @@ from ...protocol.message_set.wire import (
     parse_produce,
     refusal_answer,
 )
-from ..network.outbound import FileSlice
+from ..network.outbound import total_size
 from ..requests.context import RequestContext
 from ..requests.counters import BITS
 from ..runtime.error_codes import error_code
@@ -213,7 +213,7 @@ class _Meter:
             wait = max(wait, quotas.produced(None, self._size, self._user))
         elif self._kind in (RequestType.FETCH, RequestType.MULTIFETCH):
             parts = [answer] if isinstance(answer, bytes) else answer
-            size = sum(part.count if isinstance(part, FileSlice) else len(part) for part in parts)
+            size = total_size(parts)
             wait = max(wait, quotas.fetched(None, size, self._user))
         if wait:
             connection.mute(wait)

@@ -22,7 +22,7 @@ import os
 import socket
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -313,6 +313,11 @@ class Outbound:
 
 def _send_closed(data: bytes | memoryview, flags: int = 0) -> int:
     raise OSError(errno.EBADF, "the connection is closed")
+
+
+def total_size(parts: Iterable[Part]) -> int:
+    """Return the bytes that the parts have together."""
+    return sum(part.count if isinstance(part, FileSlice) else len(part) for part in parts)
 
 
 def release_parts(parts: list[Part] | deque[Part]) -> None:

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from ...protocol.api_keys import ApiKey
-from ..network.outbound import FileSlice
+from ..network.outbound import total_size
 
 if TYPE_CHECKING:
     from ..network.connection import Answer
@@ -65,7 +65,7 @@ class RequestMeter:
                 answer = _with_produce_throttle(answer, self._version, wait)
         elif self._key in _FETCHES and answer:
             parts = answer if isinstance(answer, list) else [answer]
-            size = sum(part.count if isinstance(part, FileSlice) else len(part) for part in parts)
+            size = total_size(parts)
             wait = max(wait, self._quotas.fetched(self.client_id, size, self._user))
             if wait:
                 version = self._version if self._key == ApiKey.FETCH else _FETCH_FLEXIBLE_FROM  # ShareFetch always is

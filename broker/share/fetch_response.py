@@ -14,7 +14,7 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.headers import response_header_bytes
 from ...protocol.primitives import unsigned_varint
-from ..network.outbound import FileSlice, Part
+from ..network.outbound import FileSlice, Part, total_size
 from .partition import Acquired
 
 _SIZE = struct.Struct(">i")
@@ -77,7 +77,7 @@ def share_fetch_frame(
         written.append(_NO_TAGS)
     written += (unsigned_varint(1), _NO_TAGS)  # no node endpoints
     parts.append(b"".join(written))
-    size = sum(part.count if isinstance(part, FileSlice) else len(part) for part in parts)
+    size = total_size(parts)
     first = parts[0]
     assert isinstance(first, bytes)
     parts[0] = _SIZE.pack(size) + first
