@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.inside import services_of
 from support.many_names import crowded, held, is_in_turns
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient, request_frame
 from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.broker.runtime.cooperative import CHUNK_UNITS
@@ -43,6 +43,16 @@ ASKED_BY_EVERYBODY = (
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
+    yield from running_broker()
+
+
+@pytest.fixture(scope="module")
+def wide_broker() -> Iterator[Broker]:
+    """For the widest requests and topics: what they leave to be done delays nobody's answer but their own."""
+    yield from running_broker()
+
+
+def running_broker() -> Iterator[Broker]:
     with Broker(settings={"auto.create.topics.enable": False}) as running:
         running.create_topic("x", 3)
         yield running
@@ -50,7 +60,7 @@ def broker() -> Iterator[Broker]:
 
 def client_of(broker: Broker) -> WireClient:
     host, _, port = broker.bootstrap_servers.rpartition(":")
-    return WireClient((host, int(port)), 60)
+    return WireClient((host, int(port)))
 
 
 def loop_of(broker: Broker) -> asyncio.AbstractEventLoop:
@@ -64,19 +74,19 @@ def answer_to(client: WireClient, frame: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("key", ASKED_BY_EVERYBODY, ids=lambda key: key.name)
-def test_the_loop_is_not_held(broker: Broker, key: ApiKey) -> None:
+def test_the_loop_is_not_held(wide_broker: Broker, key: ApiKey) -> None:
     api = loaded(load_apis()[key])
     assert api.many_names
     _, request = next(crowded(api.request, api.max_version, 25_000))
     frame = request_frame(request, api.max_version)
-    with client_of(broker) as client:
-        found = held(loop_of(broker), lambda: answer_to(client, frame))
+    with client_of(wide_broker) as client:
+        found = held(loop_of(wide_broker), lambda: answer_to(client, frame))
     assert is_in_turns(found), found
 
 
 @pytest.mark.parametrize(("topics", "version"), [(1, 3), (30_000, 13)])
 def test_produce_and_fetch_of_very_many_partitions_do_not_hold_the_loop(
-    broker: Broker, topics: int, version: int
+    wide_broker: Broker, topics: int, version: int
 ) -> None:
     """Whatever the answer, one comes for each partition; a fetch waits as any other does, and is answered at its time."""
     each = 60_000 if topics == 1 else 1
@@ -99,10 +109,10 @@ def test_produce_and_fetch_of_very_many_partitions_do_not_hold_the_loop(
     produce = ProduceRequest(acks=1, timeout_ms=1, topic_data=produces)
     for request, kind in ((fetch, FetchResponse), (produce, ProduceResponse)):
         frame = request_frame(request, version)
-        services: Any = services_of(broker)
+        services: Any = services_of(wide_broker)
         turns = services.socket_server.fair_queue.taken
         bodies: list[bytes] = []
-        with client_of(broker) as client:
+        with client_of(wide_broker) as client:
 
             def ask(client: WireClient = client, frame: bytes = frame, bodies: list[bytes] = bodies) -> None:
                 bodies.append(answer_to(client, frame))
@@ -116,9 +126,9 @@ def test_produce_and_fetch_of_very_many_partitions_do_not_hold_the_loop(
         assert is_in_turns(found), (kind, found)
 
 
-def test_what_many_partitions_hold_is_written_and_read(broker: Broker) -> None:
+def test_what_many_partitions_hold_is_written_and_read(wide_broker: Broker) -> None:
     """The first and the last of a thousand: both in the log, and each answered in its place."""
-    broker.create_topic("wide", 900)
+    wide_broker.create_topic("wide", 900)
     batch = bytes(build_batch([Record(0, 1, None, b"v")]))
     parts = [PartitionProduceData(index=index, records=batch) for index in range(900)]
     produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="wide", partition_data=parts)])
@@ -130,7 +140,7 @@ def test_what_many_partitions_hold_is_written_and_read(broker: Broker) -> None:
         session_epoch=0,
         topics=[FetchTopic(topic="wide", partitions=wanted)],
     )
-    with client_of(broker) as client:
+    with client_of(wide_broker) as client:
         answer = client.ask(produce, 9, ProduceResponse)
         (topic,) = answer.responses
         assert [(row.index, row.error_code, row.base_offset) for row in topic.partition_responses] == [
@@ -249,7 +259,7 @@ def test_another_client_is_served_in_between(broker: Broker) -> None:
                 served += 1
         assert served >= 1
         assert services.socket_server.fair_queue.taken - turns >= 99_000 // CHUNK_UNITS - 2
-        heavy.socket.settimeout(60)
+        heavy.socket.settimeout(PATIENCE_S)
         assert len(heavy.receive()) > 99_000 * 30
 
 
