@@ -151,7 +151,7 @@ def test_a_certificate_says_who_it_is(certified: Secured, kind: str) -> None:
 
 
 def test_clients_begin_anew_before_their_session_ends(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = {"message.set.authentication": "plain", "listener.name.tcp.plain.connections.max.reauth.ms": "1500"}
+    settings = {"message.set.authentication": "plain", "listener.name.tcp.plain.connections.max.reauth.ms": "600000"}
     for secured in made(tmp_path_factory, **settings):
         address = message_set_address(secured.broker)
         server = services_of(secured.broker).socket_server

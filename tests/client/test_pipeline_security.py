@@ -56,7 +56,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "ssl.truststore.location": folder / "ca.pem",
         "listener.name.ssl.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-        "listener.name.sasl_plaintext.connections.max.reauth.ms": "1000",
+        "listener.name.sasl_plaintext.connections.max.reauth.ms": "600000",
         "connection.failed.authentication.delay.ms": "1",
     }
     with Broker(settings) as broker:
@@ -102,7 +102,7 @@ def test_sessions_that_end_are_renewed_on_the_same_connection(secured: Secured) 
         connection = client.any_connection()
         session = connection.session
         assert session is not None  # the broker says how long
-        connection.session = (session[0] - 10, session[1] - 10)
+        connection.session = (session[0] - 600, session[1] - 600)
         client.metadata(["t"])
         assert client.any_connection() is connection
         assert connection.session is not None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.patience import PATIENCE_S
 from support.wire_client import WireClient
 from tidelog.broker.server.node import Node
 from tidelog.config.loader import load_config
@@ -62,8 +63,8 @@ class Client(WireClient):
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
         joining = JoinGroupRequest(
             group_id=group,
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
+            session_timeout_ms=300_000,
+            rebalance_timeout_ms=300_000,
             member_id="",
             protocol_type="consumer",
             protocols=[protocol],
@@ -97,7 +98,7 @@ async def test_a_disk_that_hangs_holds_up_its_own_partitions_only(
     def append(file: RealFile, buffer: Buffer) -> None:
         if held and file.path.startswith(held):
             hangs.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE_S)
         take(file, buffer)
 
     monkeypatch.setattr(RealFile, "append", append)
@@ -110,7 +111,7 @@ async def test_a_disk_that_hangs_holds_up_its_own_partitions_only(
         return heartbeat
 
     def live_on(client: Client, heartbeat: Callable[[], int], quick: str, slow: str) -> None:
-        assert hangs.wait(60)
+        assert hangs.wait(PATIENCE_S)
         for number in range(20):
             assert client.produce(quick, b"meanwhile") == number + 1
             assert heartbeat() == 0
