@@ -124,7 +124,7 @@ def test_a_slow_consumer_in_mid_send_keeps_its_bytes(daemon: Daemon, admin: Kafk
     assert second.exists()
     assert metric(daemon, counter("deleted_segments", "slow", "start-offset")) == 1
     assert metric(daemon, counter("deleted_bytes", "slow", "start-offset")) == len(original)
-    assert (metric(daemon, 'tidelog_background_task_runs_total{task="delete-file"}') or 0) >= 1
+    until(lambda: metric(daemon, 'tidelog_background_task_runs_total{task="delete-file"}'), "the removal is counted")
 
 
 def test_policies_of_packages_and_broken_ones(daemon: Daemon, admin: KafkaAdminClient) -> None:
@@ -137,7 +137,7 @@ def test_policies_of_packages_and_broken_ones(daemon: Daemon, admin: KafkaAdminC
     until(lambda: metric(daemon, failures), "the broken policy is counted")
     assert len(logs_of(daemon, "broken")) == 8
     assert metric(daemon, counter("deleted_segments", "three", "newest-three")) == 5
-    assert "broken-0: deletion policy broken deletes nothing" in daemon.stderr()
+    until(lambda: "broken-0: deletion policy broken deletes nothing" in daemon.stderr(), "it is logged")
 
 
 def test_background_threads_change_while_it_runs_and_stay(daemon: Daemon, admin: KafkaAdminClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
@@ -130,16 +131,18 @@ def test_a_periodic_task_runs_again_after_an_exception(
     scheduler: ThreadPoolScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran: queue.Queue[int] = queue.Queue()
+    numbers = itertools.count(1)
 
     def task() -> None:
-        ran.put(1)
-        if ran.qsize() == 1:
+        number = next(numbers)
+        ran.put(number)
+        if number == 1:
             raise OSError("once")
 
     with caplog.at_level(logging.ERROR):
         handle = scheduler.schedule("retention", task, 0, 1)
-        for _ in range(3):
-            ran.get(timeout=PATIENCE_S)
+        for number in (1, 2, 3):
+            assert ran.get(timeout=PATIENCE_S) == number
     handle.cancel()
     assert "retention failed: once; it runs again next time" in caplog.text
 

@@ -10,6 +10,7 @@ import pytest
 from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_records, keyed, markers, put, state_of
 from support.patience import PATIENCE_S, until
 from tidelog.broker.cleaning.requests import MAX_WAITING, CleanRequest, CleanRequests, TooManyRequestsError
+from tidelog.cleaner.cleaner_manager import Work
 from tidelog.cleaner.cleaning import Cleaner
 from tidelog.cleaner.kernel._kernel import OffsetMap
 from tidelog.storage.exceptions import KafkaStorageError
@@ -39,6 +40,21 @@ class Requests:
     def clean(self, *logs: UnifiedLog) -> CleanRequest:
         request = self.requests.ask("t", logs or [self.world.log()])
         assert request.done.wait(PATIENCE_S)
+        return request
+
+    def ask_while_taken(self, log: UnifiedLog) -> CleanRequest:
+        """Ask for a log that the caller has taken; returns when the request's thread has met that, and waits."""
+        take, refused = self.world.cleaners.take, threading.Event()
+
+        def tell_of_refusal(log: UnifiedLog, *, roll: bool = True) -> Work | None:
+            work = take(log, roll=roll)
+            if work is None:
+                refused.set()
+            return work
+
+        self.world.cleaners.take = tell_of_refusal  # type: ignore[method-assign]
+        request = self.requests.ask("t", [log])
+        assert refused.wait(PATIENCE_S)
         return request
 
 
@@ -111,8 +127,7 @@ def test_what_a_pass_took_that_was_ended_early_is_told_too(made: Requests) -> No
         put(log, f"k{number % 5}", f"{number}")
     work = made.world.cleaners.take(log)
     assert work is not None
-    request = made.requests.ask("t", [log])
-    until(lambda: request.started_ms is not None, "its thread")
+    request = made.ask_while_taken(log)
     assert not request.done.is_set()
     assert made.world.cleaners.clean(work, made.world.cleaner, Control(made.world.time, abort_at=22)) is None
     assert log.ledger.value is not None
@@ -204,8 +219,7 @@ def test_a_pass_under_way_is_waited_for_and_counted(made: Requests) -> None:
         put(log, f"k{number % 5}", f"{number}")
     work = made.world.cleaners.take(log)
     assert work is not None
-    request = made.requests.ask("t", [log])
-    until(lambda: request.started_ms is not None, "its thread")
+    request = made.ask_while_taken(log)
     assert not request.done.is_set()
     assert request.describe()["state"] == "running"
     made.world.cleaners.clean(work, made.world.cleaner, Control(made.world.time))
