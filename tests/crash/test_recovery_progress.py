@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.logs import World, append
+from support.patience import PATIENCE_S
 from tidelog.broker.server.node import Node
 from tidelog.config.loader import load_config
 from tidelog.storage.io.filesystem import RealFile, RealFileSystem, StrPath
@@ -31,13 +32,13 @@ class HeldFileSystem(RealFileSystem):
     def open(self, path: StrPath, **arguments: Any) -> RealFile:
         if self.held in str(path) and str(path).endswith(".log") and not self.go.is_set():
             self.reached.set()
-            self.go.wait(60)
+            assert self.go.wait(PATIENCE_S)
         return super().open(path, **arguments)
 
 
 def get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -67,7 +68,7 @@ def test_http_answers_while_logs_are_recovered(tmp_path: Path) -> None:
         node = Node(config, loop, file_system=system)
         starting = loop.create_task(node.start())
         try:
-            assert await loop.run_in_executor(None, system.reached.wait, 20)
+            assert await loop.run_in_executor(None, system.reached.wait, PATIENCE_S)
             assert node.http is not None
             url = node.http.url
             status, ready = await asyncio.to_thread(get, f"{url}/health/ready")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
+from support.patience import PATIENCE_S
 from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.conversion_thread import QUICK_BYTES, Conversions
 from tidelog.broker.partitions.disk_workers import DiskWorkers
@@ -137,13 +138,15 @@ async def test_batches_are_in_their_order_once_and_nothing_is_kept_of_clients_th
     machine.start()
     clients = Clients(machine, seed)
     letting_go = asyncio.ensure_future(clients.let_go())
-    told = await asyncio.wait_for(asyncio.gather(*(clients.client(f"10.0.0.{number % 2}") for number in range(3))), 60)
+    told = await asyncio.wait_for(
+        asyncio.gather(*(clients.client(f"10.0.0.{number % 2}") for number in range(3))), PATIENCE_S
+    )
     conversions = clients.conversions
     while conversions.under_way or any(offload.active for offload in clients.offloads):  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     letting_go.cancel()
     assert (conversions.queued_bytes, [offload.queued_bytes for offload in clients.offloads]) == (0, [0, 0])
-    assert await asyncio.wait_for(conversions.run(lambda: "free", ""), 10) == "free"
+    assert await asyncio.wait_for(conversions.run(lambda: "free", ""), PATIENCE_S) == "free"
     for index, partition in enumerate(clients.partitions):
         stored = [value[:8] for value in values_of(read_records(partition.log, 0))]
         acknowledged = [value for of in told for value in of[index]]

@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.fake_logs import FakeLogs
+from support.patience import PATIENCE_S
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.create_partitions import create_partitions
 from tidelog.broker.apis.create_topics import create_topics
@@ -74,7 +75,7 @@ class MakersMachine(RuleBasedStateMachine):
         self.ids += 1000
 
     def run(self, task: Coroutine[Any, Any, Any]) -> Any:
-        return self.loop.run_until_complete(asyncio.wait_for(task, 60))
+        return self.loop.run_until_complete(asyncio.wait_for(task, PATIENCE_S))
 
     def teardown(self) -> None:
         if not hasattr(self, "loop"):

@@ -24,6 +24,7 @@ from support.cleaning import (
     put,
     state_of,
 )
+from support.patience import PATIENCE_S
 from tidelog.cleaner.cleaner_manager import FIRST_RETRY_MS, LONGEST_RETRY_MS, CleanerManager
 from tidelog.cleaner.eligibility import Cause, Reason
 from tidelog.config.log_config import LogConfig
@@ -549,7 +550,7 @@ def test_threads_share_the_manager() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert clashes == []
     assert {state.checkpoint for state in made.cleaners._states.values()} == {60}
 

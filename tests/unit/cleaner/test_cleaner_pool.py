@@ -43,7 +43,7 @@ def test_threads_clean_what_is_due_and_wait_then() -> None:
         pool.wake()
         until(lambda: made.cleaners.partitions()[0].passes == 2, "the second pass")
     finally:
-        pool.stop()
+        pool.stop(PATIENCE_S)
     assert len(data_records(made.log())) == 5
     assert (pool.thread_count, pool.dead_threads) == (0, 0)
     assert len(pool.results()) == 1
@@ -62,7 +62,7 @@ def test_five_resizes_change_nothing_but_the_threads() -> None:
             assert names == {f"cleaner-{number}" for number in range(threads)}
         until(lambda: made.cleaners.partitions()[0].passes >= 1, "a pass")
     finally:
-        pool.stop()
+        pool.stop(PATIENCE_S)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("cleaner-")]
 
 
@@ -86,7 +86,7 @@ def test_a_new_rate_reaches_a_pass_under_way() -> None:
         pool.configure(replace(SMALL, io_bytes_per_second=math.inf))
         until(lambda: made.cleaners.partitions()[0].passes == 1, "a whole pass")
     finally:
-        pool.stop()
+        pool.stop(PATIENCE_S)
 
 
 def test_a_stop_wakes_a_pass_that_waits_for_the_throttle() -> None:
@@ -120,7 +120,7 @@ def test_an_error_of_the_cleaner_itself_ends_no_thread(monkeypatch: pytest.Monke
         until(lambda: pool.dead_threads == 0 and bool(pool.wake() or made.cleaners.partitions()), "a look at the logs")
         until(lambda: made.cleaners.partitions()[0].passes == 1, "a whole pass")
     finally:
-        pool.stop()
+        pool.stop(PATIENCE_S)
 
 
 def test_memory_is_shared_out_and_taken_when_there_is_work() -> None:
@@ -154,7 +154,7 @@ def test_a_log_whose_passes_all_end_early_does_not_keep_a_core_busy(monkeypatch:
         assert paused_twice.wait(PATIENCE_S)
     finally:
         go_on.set()
-        pool.stop()
+        pool.stop(PATIENCE_S)
     assert pauses == [(1, AFTER_ABORT_MS), (2, AFTER_ABORT_MS)]
 
 
@@ -170,4 +170,4 @@ def test_settle_returns_when_all_that_can_be_cleaned_is() -> None:
             put(made.log(), "k0", "new")
             made.log().roll()
     finally:
-        pool.stop()
+        pool.stop(PATIENCE_S)

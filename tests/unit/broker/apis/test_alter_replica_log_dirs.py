@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.logs import World, append
+from support.patience import PATIENCE_S
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
 from tidelog.protocol.errors import ErrorCode
@@ -52,7 +53,7 @@ async def test_a_partition_goes_to_the_directory_that_is_asked_for(tmp_path: Pat
         home = machine.log("t", 0).directory.rpartition("/")[0]
         (other,) = set(paths) - {home}
         assert await ask(world, 2, other, "t", 0) == [ErrorCode.NONE]
-        await asyncio.wait_for(world.mover.get().idle(), 60)
+        await asyncio.wait_for(world.mover.get().idle(), PATIENCE_S)
         assert machine.log("t", 0).directory == f"{other}/t-0"
         await world.mover.get().stop()
     machine.stop()

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from support.cleaning import CleaningWorld, put
 from support.mock_time import START_MS
+from support.patience import PATIENCE_S
 from tidelog.broker.cleaning.service import LogCleaner
 from tidelog.broker.monitoring.cleaner import cleaner_families
 from tidelog.config.loader import load_config
@@ -170,7 +171,7 @@ def test_one_manager_decides_and_threads_tell_what_they_do() -> None:
     cleaner.pool.configure(replace(cleaner.pool.settings, threads=2, dedupe_buffer_bytes=48_000))
     cleaner.pool.start()
     try:
-        assert done.wait(60)
+        assert done.wait(PATIENCE_S)
     finally:
         cleaner.stop()
     threads, partitions = states[:2]

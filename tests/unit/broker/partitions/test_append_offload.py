@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.logs import append, batch, read_records, values_of
+from support.patience import PATIENCE_S
 from support.slow_disks import ManualThreads, SlowDisks, answers_of
 from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.disk_workers import DiskWorkers
@@ -45,7 +46,7 @@ async def test_it_is_active_with_the_first_slow_write_whoever_writes() -> None:
     assert not queue.offload.active
     thread = threading.Thread(target=queue.pace.note, args=(1.0,))
     thread.start()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert queue.offload.active
     assert AppendOffload(queue.pace, queue.threads, asyncio.get_running_loop()).active
 
@@ -240,14 +241,14 @@ async def test_a_write_that_hangs_stops_nothing_but_its_directory(monkeypatch: p
     def write(path: str) -> None:
         if path.startswith("/b/") and path.endswith(".log"):
             hangs.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE_S)
 
     quick, slow = disks.partitions
     append(slow.log, "before")
     disks.make_slow(1)
     disks.write = write  # type: ignore[method-assign]
     answers = [asyncio.ensure_future(disks.ask({1: batch(f"slow {n}")}, acks)) for n, acks in enumerate((1, 0, -1))]
-    await asyncio.get_running_loop().run_in_executor(None, hangs.wait, 60)
+    assert await asyncio.to_thread(hangs.wait, PATIENCE_S)
     # the loop turns (heartbeats need no more), the other directory takes records
     for n in range(5):
         assert answers_of(disks.ask({0: batch(f"quick {n}")}))[0].base_offset == n
@@ -259,7 +260,7 @@ async def test_a_write_that_hangs_stops_nothing_but_its_directory(monkeypatch: p
     assert slow.log.config.max_message_bytes == 1234
     assert not any(answer.done() for answer in answers)
     go_on.set()
-    first, nothing, third = await asyncio.wait_for(asyncio.gather(*answers), 60)
+    first, nothing, third = await asyncio.wait_for(asyncio.gather(*answers), PATIENCE_S)
     assert answers_of(first)[0].base_offset == 1
     assert nothing is None
     assert answers_of(third)[0].base_offset == 3

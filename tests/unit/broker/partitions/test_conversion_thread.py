@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.logs import World, append, batch, read_records, values_of
 from support.mock_time import START_MS
+from support.patience import PATIENCE_S
 from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.conversion_thread import (
     JOB_BYTES,
@@ -271,7 +272,7 @@ async def test_a_client_that_leaves_in_the_moment_when_its_turn_comes_does_not_k
     given_up = rig.conversions.append_compressed(rig.partition, data, 0, len(data), "10.0.0.66")
     given_up.cancel()
     thread.leave()  # in the same turn of the loop: nobody has been told of the cancellation yet
-    assert await asyncio.wait_for(rig.conversions.run(lambda: "others", "10.0.0.1"), 10) == "others"
+    assert await asyncio.wait_for(rig.conversions.run(lambda: "others", "10.0.0.1"), PATIENCE_S) == "others"
     assert (rig.conversions.queued_bytes, rig.conversions.under_way, rig.values()) == (0, 0, [])
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 from support.logs import World, append, batch, read_records
+from support.patience import PATIENCE_S
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.partitions.conversion_thread import LoopBudget
 from tidelog.broker.partitions.log_mover import LogMover
@@ -53,7 +54,7 @@ async def moves(tmp_path: Path, **settings: object) -> AsyncIterator[Moves]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110  # a thread brings it about, and tells nobody
             await asyncio.sleep(0)
 
@@ -63,7 +64,7 @@ def copies(directory: str) -> list[Path]:
 
 
 async def soon(wanted: Awaitable[T]) -> T:
-    return await asyncio.wait_for(wanted, 60)
+    return await asyncio.wait_for(wanted, PATIENCE_S)
 
 
 async def test_a_log_moves_and_is_appended_to_by_the_new_directorys_ways(tmp_path: Path) -> None:
@@ -91,14 +92,14 @@ async def test_appends_during_the_change_over_wait_in_their_order(
 
         def held(move: LogMove) -> None:
             begun.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE_S)
             commit(move)
 
         monkeypatch.setattr(LogMove, "commit", held)
         partition = made.world.partitions.get("t", 0)
         assert partition is not None
         await made.mover.move("t", 0, made.other)
-        assert await soon(asyncio.to_thread(begun.wait, 60))
+        assert await soon(asyncio.to_thread(begun.wait, PATIENCE_S))
         assert partition.offload.active
         data = [batch(b"%d" % number) for number in range(3)]
         waiting = [partition.append(one, 0, len(one), LoopBudget("", 0)) for one in data]
@@ -116,7 +117,7 @@ async def test_what_a_slow_disk_has_of_the_log_comes_before_the_change_over(tmp_
         assert partition is not None
         slow, release = partition.offload, threading.Event()
         slow.active = True
-        first = slow.submit(lambda: release.wait(60))
+        first = slow.submit(lambda: release.wait(PATIENCE_S))
         data = batch(b"late")
         second = partition.append(data, 0, len(data), LoopBudget("", 0))
         await made.mover.move("t", 0, made.other)

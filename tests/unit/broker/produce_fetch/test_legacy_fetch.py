@@ -12,6 +12,7 @@ import pytest
 from support.fake_logs import InlineExecutor
 from support.logs import World, append, batch
 from support.mock_time import START_MS, MockTimer
+from support.patience import PATIENCE_S
 from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.network.outbound import FileSlice, SendCounters
 from tidelog.broker.partitions.append_offload import AppendOffload
@@ -248,7 +249,7 @@ async def test_markers_are_passed_over(rig: Rig, version: int) -> None:
 
 
 async def _until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.to_thread(lambda: None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support.patience import PATIENCE_S
 from tidelog.broker.runtime.fair_places import FairPlaces
 
 
@@ -71,7 +72,7 @@ async def test_who_leaves_while_it_waits_or_as_its_place_comes_holds_nobody_up()
     comes.cancel()  # the place is its, and it does not know yet
     with pytest.raises(asyncio.CancelledError):
         await comes
-    async with asyncio.timeout(60), places.place("c"):
+    async with asyncio.timeout(PATIENCE_S), places.place("c"):
         pass
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from support.patience import PATIENCE_S
 from tidelog.broker.runtime.threads import NICE, SCHED_SETATTR, SLICE_NS, lower_priority, prefer_latency
 
 NUMBER = SCHED_SETATTR.get(platform.machine())
@@ -17,7 +18,7 @@ def in_a_thread(work: Callable[[], None]) -> None:
     """What is set stays behind in no thread of the test run."""
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(60)
+    thread.join(PATIENCE_S)
 
 
 def asked_slice_ns() -> int:

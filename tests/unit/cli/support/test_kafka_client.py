@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from support.patience import PATIENCE_S
 from tidelog.cli.support import kafka_client
 from tidelog.cli.support.kafka_client import (
     KafkaClient,
@@ -131,7 +132,7 @@ def listening(*answers: bytes) -> Iterator[str]:
         thread = Thread(target=serve, daemon=True)
         thread.start()
         yield "{}:{}".format(*server.getsockname())
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 def versions(*keys: ApiVersion, error_code: int = 0) -> bytes:

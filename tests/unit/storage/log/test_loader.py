@@ -9,6 +9,7 @@ from support.fake_disk import KeepNone, KeepSomeNames
 from support.fake_filesystem import FakeFileSystem, PowerCut
 from support.logs import ROOT, World, append, batch, read_records, three_segments, values_of
 from support.mock_time import START_MS
+from support.patience import PATIENCE_S
 from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.log.unified_log import UnifiedLog
 from tidelog.storage.segment.names import file_name
@@ -582,7 +583,7 @@ def test_each_directorys_logs_are_loaded_in_so_many_threads(monkeypatch: pytest.
         append(world.log("t", partition), "a")
     world.kill()
     world = World(world.fake, num_recovery_threads_per_data_dir="3")
-    together = threading.Barrier(3, timeout=60)  # who waits for two others that never come fails the test
+    together = threading.Barrier(3, timeout=PATIENCE_S)  # who waits for two others that never come fails the test
     in_work: list[str] = []
     most = 0
     original = world.fake.list_directory

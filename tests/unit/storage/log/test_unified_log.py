@@ -17,6 +17,7 @@ import pytest
 from support.fake_filesystem import FakeFileSystem, Operation
 from support.logs import ROOT, World, append, batch, read_records, values_of
 from support.mock_time import START_MS
+from support.patience import PATIENCE_S
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records import memory_records
 from tidelog.protocol.records.attributes import Compression
@@ -823,12 +824,12 @@ def test_with_no_delay_files_go_at_once_and_a_stop_ends(tmp_path: Path, what: st
     else:
         world.manager.delete("t", 0)
         left = set()
-    # Until nothing is due any more: no period of a real second is waited for, only a hang would take the minute.
-    assert world.scheduler.settle(60)
+    # Until nothing is due any more: no period of a real second is waited for, only a hang would take as long.
+    assert world.scheduler.settle(PATIENCE_S)
     assert {path.name for path in tmp_path.glob("t-*/*") if ".log" in path.name} == left
     stop = threading.Thread(target=world.stop, daemon=True)
     stop.start()
-    stop.join(60)
+    stop.join(PATIENCE_S)
     assert not stop.is_alive()
     assert world.scheduler.threads == 0
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from support.patience import PATIENCE_S
 from support.tokens import key_set, private_key, public_jwk
 from tidelog.broker.security.sasl.jwks import BETWEEN_S, Keys, Pauses, SourceError, Wait, parse_keys
 
@@ -250,7 +251,7 @@ def test_many_threads_begin_one_reading() -> None:
     together = threading.Barrier(8)
 
     def begin(_number: int) -> object:
-        together.wait(60)
+        together.wait(PATIENCE_S)
         return rig.keys.begin()
 
     with ThreadPoolExecutor(8) as pool:
