@@ -384,16 +384,17 @@ class LogManager:
             if log is not None:
                 return log
             path = f"{home.directory.path}/{partition_directory_name(topic, partition)}"
-            was_there = True
+            is_new = False  # until it was made here: a link to a disk that is missing does not exist either
             try:
-                was_there = self._fs.exists(path)
                 home.directory.forget(key)
                 self.forget_cleaned(home.directory.path, key)
+                was_there = self._fs.exists(path)
                 self._fs.make_directory(path)
+                is_new = not was_there
                 write_partition_metadata(self._fs, path, topic_id)
                 log, _ = self._opener.open(home.place(path), key, config or self._default_config, LastStop())
             except BaseException as error:
-                if not was_there and isinstance(error, Exception):
+                if is_new and isinstance(error, Exception):
                     self._remove_unfinished(path, key)
                 with self._lock:
                     home.making -= reserved
@@ -414,8 +415,6 @@ class LogManager:
             self._fs.rename(path, target)
             self._fs.sync_directory(path.rpartition("/")[0])
             self._fs.remove_tree(target)
-        except FileNotFoundError:
-            return
         except OSError as error:
             logger.warning("%s could not be made, and not be removed either: %s", path, error)
 

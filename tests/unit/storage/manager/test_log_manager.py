@@ -312,3 +312,15 @@ def test_a_directory_that_was_there_before_stays_where_its_log_cannot_be_opened(
         world.log()
     world.fake.heal()
     assert world.fake.exists(f"{ROOT}/t-0/{0:020d}.log")
+
+
+def test_a_link_to_a_disk_that_is_missing_stays_where_no_log_can_be_made(tmp_path: Path) -> None:
+    """Renamed to what the next start deletes, it would lead that start to the records behind it, once the disk is back."""
+    world = World(RealFileSystem(), directories=[str(tmp_path / "data")])
+    world.start()
+    link, disk = tmp_path / "data" / "t-0", tmp_path / "disk"
+    link.symlink_to(disk / "t-0")
+    with pytest.raises(KafkaStorageError):
+        world.log()
+    assert link.is_symlink()
+    world.stop()
