@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..protocol.records.exceptions import RecordError
@@ -175,9 +176,17 @@ class CleanerManager:
             logger.warning("%s; everything counts as dirty", error)
             return {}
 
+    @contextmanager
+    def _changing(self, directory: str) -> Iterator[None]:
+        """Hold `_checkpoint_lock` from the choice of a file's contents until they are written. What it names is not known
+        meanwhile, nor after a failed write: `forget_checkpoint` waits for the lock then.
+        """
+        with self._checkpoint_lock:
+            self._on_disk.pop(directory, None)
+            yield
+
     def _save_checkpoint(self, directory: str, offsets: dict[TopicPartition, int]) -> None:
-        """Write the file. Under `_checkpoint_lock`."""
-        self._on_disk.pop(directory, None)  # what a failed write leaves is not known
+        """Write the file. Within `_changing`."""
         write_checkpoint(self._fs, directory, CLEANER_OFFSET_CHECKPOINT, offsets)
         self._on_disk[directory] = frozenset(offsets)
 
@@ -188,7 +197,9 @@ class CleanerManager:
         on_disk = self._on_disk.get(directory)
         if on_disk is not None and key not in on_disk:
             return  # without the lock: a disk that hangs holds up only logs on it
-        with self._checkpoint_lock:
+        with self._changing(directory):
+            with self._lock:
+                self._checkpoints.get(directory, {}).pop(key, None)  # else the next write would bring it back
             offsets = self._read_checkpoint(directory)
             if offsets.pop(key, None) is not None:
                 self._save_checkpoint(directory, offsets)
@@ -267,14 +278,15 @@ class CleanerManager:
         """
         key, state = (log.topic, log.partition), self._state(log)
         self.forget_checkpoint(directory, key)
-        with self._lock:
-            if state.checkpoint is None:
-                return
-            self._arriving[key] = directory
-            offsets = dict(self._checkpoints.get(directory, {})) | {key: state.checkpoint}
-            self._checkpoints[directory] = offsets
-        with self._checkpoint_lock:
-            self._save_checkpoint(directory, offsets)
+        with self._changing(directory):
+            with self._lock:
+                if state.checkpoint is None:
+                    return
+                self._arriving[key] = directory
+                offsets = self._checkpoints.setdefault(directory, {})
+                offsets[key] = state.checkpoint
+                snapshot = dict(offsets)
+            self._save_checkpoint(directory, snapshot)
 
     def let_go(self, log: UnifiedLog) -> None:
         """Allow passes over `log` again, whether it has moved or stays. Any thread."""
@@ -529,10 +541,13 @@ class CleanerManager:
     def _write_checkpoint(self, log: UnifiedLog, offset: int) -> None:
         directory = _data_directory(log)
         key = (log.topic, log.partition)
-        with self._checkpoint_lock:
+        with self._changing(directory):
+            logs = self._logs.logs()
+            if all(held is not log for held in logs):
+                return  # deleted meanwhile; another one of its name may be there
             # The file is written as a whole: entries of partitions that are gone from this directory are dropped, but
             # not those of partitions about to arrive in it (`carry`).
-            present = {(held.topic, held.partition) for held in self._logs.logs() if _data_directory(held) == directory}
+            present = {(held.topic, held.partition) for held in logs if _data_directory(held) == directory}
             present |= {arriving for arriving, target in list(self._arriving.items()) if target == directory}
             with self._lock:
                 state = self._states.get(key)

@@ -30,6 +30,7 @@ from tidelog.cleaner.eligibility import Cause, Reason
 from tidelog.config.log_config import LogConfig
 from tidelog.storage.io.checkpoint import OffsetCheckpointFile
 from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.log.local_log import LocalLog
 from tidelog.storage.log.unified_log import UnifiedLog
 
 CHECKPOINT = "/data/cleaner-offset-checkpoint"
@@ -624,3 +625,78 @@ def test_a_topic_made_anew_is_dirty_from_its_beginning_after_the_next_start_too(
     made.clean_all()
     assert len(data_records(log)) == 6
     made.stop()
+
+
+def test_a_pass_over_a_log_that_is_about_to_be_deleted_leaves_its_successor_no_checkpoint() -> None:
+    """The topic is forgotten first, and its logs go one after the other: a thread that looks for work finds them once more."""
+    made = cleaning_world()
+    fill(made.log())
+    fill(made.log("other"))
+    made.clean_all()
+    made.cleaners.forget("t", 0)
+    made.clean_all()
+    fill(made.log("other"))
+    work = made.cleaners.take_next()
+    assert work is not None
+    assert work.log.topic == "other"
+    made.manager.delete("t", 0)
+    fill(made.log(), 90)
+    made.cleaners.clean(work, made.cleaner, Control(made.time))
+    assert set(checkpoints(made)) == {("other", 0)}
+    log = made.crash()
+    assert made.cleaners.examine(log).first_dirty == 0
+    made.stop()
+
+
+def test_a_pass_that_ends_behind_the_deletion_of_its_log_leaves_its_successor_no_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = cleaning_world()
+    old = made.log()
+    fill(old)
+    made.cleaners.forget("t", 0)
+    save_ledger = LocalLog.save_ledger
+
+    def deleted_meanwhile(local: LocalLog, *arguments: Any) -> None:
+        save_ledger(local, *arguments)
+        if local is old.local:
+            made.manager.delete("t", 0)
+            made.log()
+
+    monkeypatch.setattr(LocalLog, "save_ledger", deleted_meanwhile)
+    made.clean_once()
+    assert made.log() is not old
+    assert checkpoints(made) == {}
+    made.stop()
+
+
+def test_two_moves_to_one_directory_at_once_both_leave_their_checkpoint_there() -> None:
+    """Each writes the whole file."""
+    made = cleaning_world()
+    logs = [made.log(), made.log("other")]
+    for log in logs:
+        fill(log)
+    made.clean_all()
+    made.file_system.make_directory("/other")
+    made.cleaners.forget_checkpoint("/other", ("t", 0))
+    made.cleaners._checkpoint_lock = Waited(lambda: made.cleaners.carry(logs[1], "/other"))  # type: ignore[assignment]
+    made.cleaners.carry(logs[0], "/other")
+    there = OffsetCheckpointFile(made.file_system, "/other/cleaner-offset-checkpoint")
+    assert there.read() == checkpoints(made)
+    made.stop()
+
+
+class Waited:
+    """A lock; `meanwhile` is done by others before it is first free."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self._meanwhile: list[Callable[[], object]] = [meanwhile]
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if self._meanwhile:
+            self._meanwhile.pop()()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
