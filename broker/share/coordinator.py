@@ -105,13 +105,11 @@ class ShareCoordinator:
 
         def loaded(shard: StateShard, found: Loaded) -> None:
             shard.entries = found.shard.entries
+            self._forget_deleted_topics(shard)
 
         await self._runtime.load(load_share_state, loaded)
-        if self._runtime.closed:
-            return
         if self.partition_count:
             log.info("loaded what %d partitions of share groups were delivered", self.partition_count)
-        self.forget_deleted_topics()
 
     async def ensure_topic(self) -> None:
         """Makes `__share_group_state` if there is none. Raises what making a topic raises."""
@@ -255,8 +253,11 @@ class ShareCoordinator:
         """Delete the kept state of deleted topics."""
         for shard in self._runtime:
             if shard.loaded:
-                gone = [key for key in shard.entries if self._topics.by_id(key.topic_id) is None]
-                self._in_batches(gone, lambda part, shard=shard: self._forget(shard, part))
+                self._forget_deleted_topics(shard)
+
+    def _forget_deleted_topics(self, shard: StateShard) -> None:
+        gone = [key for key in shard.entries if self._topics.by_id(key.topic_id) is None]
+        self._in_batches(gone, lambda part: self._forget(shard, part))
 
     @staticmethod
     def _in_batches(items: Sequence[object], write: Callable[..., Unsynced]) -> None:

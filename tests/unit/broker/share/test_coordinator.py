@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.groups import MemoryCoordinatorLog
 from support.mock_time import MockTime, MockTimer
+from tidelog.broker.coordinator.runtime import RELOAD_MS
 from tidelog.broker.share.coordinator import ShareCoordinator
 from tidelog.broker.share.records import SNAPSHOT, RecordState, SharePartitionKey, StateBatch, read_key
 from tidelog.broker.share.state import load_share_state
@@ -220,6 +221,28 @@ async def test_of_deleted_topics_nothing_is_kept() -> None:
     assert (await rig.restarted()).coordinator.partition_count == 1
     del rig.topics.partitions[b"u" * 16]
     assert (await rig.restarted()).coordinator.partition_count == 0, "one that went while nobody looked"
+
+
+async def test_of_topics_that_went_while_the_disk_refused_to_be_read_nothing_is_kept_either() -> None:
+    refusals = [KafkaStorageError("no")]
+
+    async def run(load: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return load()
+
+    rig = await Rig().started()
+    rig.coordinator.initialize(KEY, 1, 0)
+    rig.coordinator.close()
+    rig = await Rig(rig.log, rig.topics, run).started()
+    assert rig.coordinator.unloaded
+    del rig.topics.partitions[TOPIC]
+    rig.coordinator.forget_deleted_topics()
+    rig.time.advance(RELOAD_MS)
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert (rig.coordinator.unloaded, rig.coordinator.partition_count) == ({}, 0)
+    assert rig.log.share_records()[-1] == (SNAPSHOT, KEY, None)
 
 
 async def test_until_it_is_loaded_nobody_is_answered() -> None:
