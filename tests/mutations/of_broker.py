@@ -9,7 +9,9 @@ APPEND_WAYS = "tests/property/test_append_ways.py"
 CONNECTION = "tests/unit/broker/network/test_connection.py"
 CONNECTION_STATE = "tests/unit/broker/network/test_connection_state.py"
 COORDINATOR_RUNTIME = "tests/unit/broker/coordinator/test_runtime.py"
+LAZY = "tests/unit/broker/runtime/test_lazy.py"
 PARTITION = "tests/unit/broker/partitions/test_partition.py"
+SHARE = "tests/unit/broker/share/test_coordinator.py"
 STATES = "tests/unit/broker/transactions/test_states.py"
 COORDINATOR = "tests/unit/broker/transactions/test_coordinator.py"
 MARKERS = "tests/unit/broker/transactions/test_markers.py"
@@ -136,6 +138,46 @@ MUTATIONS = [
         "        if again and self.closed:\n",
         "A partition that the disk has refused once is nobody's until the next start.",
         (COORDINATOR_RUNTIME,),
+    ),
+    Mutation(
+        "broker/share-state-of-a-topic-that-went",
+        "broker/share/coordinator.py",
+        "            self._forget_deleted_topics(shard)\n\n        await",
+        "        await",
+        "What share groups were delivered of a topic that is deleted while the disk refuses a read is kept.",
+        (f"{SHARE}::test_of_topics_that_went_while_the_disk_refused_to_be_read_nothing_is_kept_either",),
+    ),
+    Mutation(
+        "broker/failed-coordinator-not-in-health",
+        "broker/monitoring/health.py",
+        "        **({} if transactions is None else transactions.unloaded),\n",
+        "",
+        "Nobody is told of transactions that nobody serves.",
+        ("tests/unit/broker/monitoring/test_health.py",),
+    ),
+    Mutation(
+        "broker/failed-coordinator-is-loading",
+        "broker/monitoring/groups.py",
+        "    loading, omitted = -len(groups.unloaded), 0",
+        "    loading = omitted = 0",
+        "A wait for the end of loading never ends where a partition cannot be loaded.",
+        ("tests/unit/broker/monitoring/test_groups.py",),
+    ),
+    Mutation(
+        "broker/late-part-made-twice",
+        "broker/runtime/lazy.py",
+        "        with self._lock:\n            made = self.if_made\n",
+        "        with threading.Lock():\n            made = self.if_made\n",
+        "A password that is changed in one part still opens the other.",
+        (f"{LAZY}::test_threads_that_ask_at_once_get_the_same_part",),
+    ),
+    Mutation(
+        "broker/late-part-keeps-its-maker",
+        "broker/runtime/lazy.py",
+        "                self._make = None\n",
+        "",
+        "Credentials of users who are gone stay in memory.",
+        (f"{LAZY}::test_what_a_part_was_made_of_is_not_kept",),
     ),
     Mutation(
         "broker/coordinator-job-ends",
