@@ -20,7 +20,7 @@ from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import Acl, AclOperation
-from .describe_acls import acl_authorizer
+from .describe_acls import acl_authorizer, checked_filter
 
 if TYPE_CHECKING:
     from ...protocol.messages.delete_acls import DeleteAclsFilter
@@ -54,18 +54,8 @@ async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> De
 
 
 def _filter(wanted: DeleteAclsFilter) -> AclFilter | ProtocolError:
-    from ..security.acl.rules import new_filter
-
     try:
-        return new_filter(
-            wanted.resource_type_filter,
-            wanted.resource_name_filter,
-            wanted.pattern_type_filter,
-            wanted.principal_filter,
-            wanted.host_filter,
-            wanted.operation,
-            wanted.permission_type,
-        )
+        return checked_filter(wanted)
     except ProtocolError as error:
         return error
 

@@ -21,8 +21,10 @@ from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
+    from ...protocol.messages.delete_acls import DeleteAclsFilter
     from ..requests.context import RequestContext
     from ..security.acl.authorizer import AclAuthorizer
+    from ..security.acl.rules import AclFilter
 
 NO_AUTHORIZER = "No Authorizer is configured; authorizer.class.name switches access rules on"
 
@@ -40,6 +42,21 @@ def acl_authorizer(context: RequestContext) -> AclAuthorizer:
     return authorizer
 
 
+def checked_filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    """The filter that a request asks with. Raises `ProtocolError`."""
+    from ..security.acl.rules import new_filter
+
+    return new_filter(
+        wanted.resource_type_filter,
+        wanted.resource_name_filter,
+        wanted.pattern_type_filter,
+        wanted.principal_filter,
+        wanted.host_filter,
+        wanted.operation,
+        wanted.permission_type,
+    )
+
+
 @api(
     ApiKey.DESCRIBE_ACLS,
     (0, 3),
@@ -54,19 +71,9 @@ def describe_acls(
 
 
 def _steps(request: DescribeAclsRequest, context: RequestContext) -> Steps[DescribeAclsResponse]:
-    from ..security.acl.rules import new_filter
-
     try:
         authorizer = acl_authorizer(context)
-        wanted = new_filter(
-            request.resource_type_filter,
-            request.resource_name_filter,
-            request.pattern_type_filter,
-            request.principal_filter,
-            request.host_filter,
-            request.operation,
-            request.permission_type,
-        )
+        wanted = checked_filter(request)
     except ProtocolError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
     resources: dict[tuple[int, str, int], list[AclDescription]] = {}

@@ -94,30 +94,26 @@ def _is_sensitive(kind: int, name: str) -> bool:
 
 
 def _create_acls(request: Any, response: Any) -> Iterator[str]:
-    from ..security.acl.model import AclOperation, PatternType, Permission, ResourceType
-
     for asked, row in zip(request.creations, response.results, strict=False):
         if not row.error_code:
-            pattern = PatternType(asked.resource_pattern_type).name.lower()
-            yield (
-                f"created a rule: {Permission(asked.permission_type).name.lower()} {shown_whole(asked.principal)} from "
-                f"{shown_whole(asked.host)} to {AclOperation(asked.operation).name} "
-                f"{ResourceType(asked.resource_type).name.lower()} {quoted_whole(asked.resource_name)} ({pattern})"
-            )
+            yield f"created a rule: {_rule(asked, asked.resource_pattern_type)}"
 
 
 def _delete_acls(request: Any, response: Any) -> Iterator[str]:
-    from ..security.acl.model import AclOperation, PatternType, Permission, ResourceType
-
     for result in response.filter_results:
         for rule in result.matching_acls:
             if not rule.error_code:
-                pattern = PatternType(rule.pattern_type).name.lower()
-                yield (
-                    f"deleted a rule: {Permission(rule.permission_type).name.lower()} {shown_whole(rule.principal)} from "
-                    f"{shown_whole(rule.host)} to {AclOperation(rule.operation).name} "
-                    f"{ResourceType(rule.resource_type).name.lower()} {quoted_whole(rule.resource_name)} ({pattern})"
-                )
+                yield f"deleted a rule: {_rule(rule, rule.pattern_type)}"
+
+
+def _rule(rule: Any, pattern_type: int) -> str:
+    from ..security.acl.model import AclOperation, PatternType, Permission, ResourceType
+
+    return (
+        f"{Permission(rule.permission_type).name.lower()} {shown_whole(rule.principal)} from {shown_whole(rule.host)} "
+        f"to {AclOperation(rule.operation).name} {ResourceType(rule.resource_type).name.lower()} "
+        f"{quoted_whole(rule.resource_name)} ({PatternType(pattern_type).name.lower()})"
+    )
 
 
 def _alter_users(request: Any, response: Any) -> Iterator[str]:

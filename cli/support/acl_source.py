@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from ...broker.security.acl.rules import AclFilter, Policy
 
 if TYPE_CHECKING:
+    from ...protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl
+    from ...protocol.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource
     from .kafka_client import KafkaClient
     from .offline import StoppedDaemon
+
+FilterT = TypeVar("FilterT", "DescribeAclsRequest", "DeleteAclsFilter")
 
 
 class AclSource(Protocol):
@@ -91,30 +95,9 @@ class Asked:
         from ...protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
         from .kafka_client import check
 
-        request = DescribeAclsRequest(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.resource_name,
-            pattern_type_filter=wanted.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
-        )
-        answer = self._client.ask(request, DescribeAclsResponse)
+        answer = self._client.ask(_filter(DescribeAclsRequest, wanted), DescribeAclsResponse)
         check("access rules", answer.error_code, answer.error_message)
-        return [
-            _rule(
-                resource.resource_type,
-                resource.resource_name,
-                resource.pattern_type,
-                acl.principal,
-                acl.host,
-                acl.operation,
-                acl.permission_type,
-            )
-            for resource in answer.resources
-            for acl in resource.acls
-        ]
+        return [_rule(resource, acl) for resource in answer.resources for acl in resource.acls]
 
     def create(self, rules: Sequence[Acl]) -> None:
         from ...protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
@@ -139,31 +122,13 @@ class Asked:
         from ...protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
         from .kafka_client import check
 
-        acl_filter = DeleteAclsFilter(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.resource_name,
-            pattern_type_filter=wanted.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
-        )
+        request = DeleteAclsRequest(filters=[_filter(DeleteAclsFilter, wanted)])
         found = []
-        for result in self._client.ask(DeleteAclsRequest(filters=[acl_filter]), DeleteAclsResponse).filter_results:
+        for result in self._client.ask(request, DeleteAclsResponse).filter_results:
             check("access rules", result.error_code, result.error_message)
             for acl in result.matching_acls:
                 check("access rules", acl.error_code, acl.error_message)
-                found.append(
-                    _rule(
-                        acl.resource_type,
-                        acl.resource_name,
-                        acl.pattern_type,
-                        acl.principal,
-                        acl.host,
-                        acl.operation,
-                        acl.permission_type,
-                    )
-                )
+                found.append(_rule(acl, acl))
         return found
 
     def policy(self) -> Policy | None:
@@ -188,27 +153,34 @@ class Asked:
         return True  # else the daemon says SECURITY_DISABLED
 
 
-def _rule(
-    resource_type: int,
-    resource_name: str,
-    pattern_type: int,
-    principal: str,
-    host: str,
-    operation: int,
-    permission: int,
-) -> Acl:
-    """KafkaFailure for a rule of a newer Kafka."""
+def _filter(kind: type[FilterT], wanted: AclFilter) -> FilterT:
+    """The filter as a request of this kind has it."""
+    return kind(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.resource_name,
+        pattern_type_filter=wanted.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+
+
+def _rule(resource: DescribeAclsResource | DeleteAclsMatchingAcl, acl: AclDescription | DeleteAclsMatchingAcl) -> Acl:
+    """The rule about this resource in an answer. KafkaFailure for a rule of a newer Kafka."""
     from .kafka_client import KafkaFailure
 
     try:
         return Acl(
-            ResourceType(resource_type),
-            resource_name,
-            PatternType(pattern_type),
-            principal,
-            host,
-            AclOperation(operation),
-            Permission(permission),
+            ResourceType(resource.resource_type),
+            resource.resource_name,
+            PatternType(resource.pattern_type),
+            acl.principal,
+            acl.host,
+            AclOperation(acl.operation),
+            Permission(acl.permission_type),
         )
     except ValueError as error:
-        raise KafkaFailure(f"a rule for {principal} is not understood: {error}; a newer tidelog may know it") from None
+        raise KafkaFailure(
+            f"a rule for {acl.principal} is not understood: {error}; a newer tidelog may know it"
+        ) from None
