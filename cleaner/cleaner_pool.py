@@ -133,11 +133,6 @@ class CleanerPool:
             for worker in self._workers:
                 worker.wake.set()
 
-    def wake(self) -> None:
-        """Have every thread look for work now instead of after its back-off."""
-        for worker in list(self._workers):
-            worker.wake.set()
-
     def settle(self, timeout_s: float) -> bool:
         """Have every thread look for work now, and wait until none finds any; False on time-out. Blocks.
 

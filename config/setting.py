@@ -13,7 +13,6 @@ from typing import Any
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-DOUBLE_MAX = 1.7976931348623157e308
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """Value of a setting. Lists are tuples of trimmed items."""

@@ -3,7 +3,7 @@
     INT8 INT16 INT32 INT64    two's complement                   UINT16          unsigned
     FLOAT64                   IEEE 754                           UUID            16 bytes
     BOOLEAN                   one byte; 0 is false, others true  UNSIGNED_VARINT  7 bits a byte, lowest first; bit 7: on
-    VARINT, VARLONG           zigzag, then as UNSIGNED_VARINT (records only)
+    VARINT, VARLONG           zigzag, then as UNSIGNED_VARINT: in records only, see `records/varint.py`
     STRING                    INT16 length, UTF-8            NULLABLE_STRING  length -1 is null
     BYTES                     INT32 length, octets           NULLABLE_BYTES   length -1 is null
     ARRAY                     INT32 count, elements          nullable         count -1 is null
@@ -59,28 +59,6 @@ def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     raise MalformedRequest("varint is cut off or longer than 32 bits")
 
 
-def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """(value, position after it) of a zigzag VARINT of at most 32 bits."""
-    value, position = read_unsigned_varint(buffer, position)
-    return (value >> 1) ^ -(value & 1), position
-
-
-def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """(value, position after it) of a zigzag VARLONG of at most 64 bits."""
-    value = shift = 0
-    end = min(position + 10, len(buffer))
-    while position < end:
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value > 0xFFFFFFFFFFFFFFFF:
-                break
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-    raise MalformedRequest("varlong is cut off or longer than 64 bits")
-
-
 def unsigned_varint(value: int) -> bytes:
     """Encode `value`, which must not be negative, as UNSIGNED_VARINT."""
     if value < 0x80:
@@ -93,16 +71,6 @@ def unsigned_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def varint(value: int) -> bytes:
-    """Encode `value`, of 32 bits, as zigzag VARINT."""
-    return unsigned_varint((value << 1) ^ (value >> 31))
-
-
-def varlong(value: int) -> bytes:
-    """Encode `value`, of 64 bits, as zigzag VARLONG."""
-    return unsigned_varint((value << 1) ^ (value >> 63))
 
 
 def skip_tagged_fields(buffer: Buffer, position: int, most: int = MAX_TAGS) -> tuple[int, int]:

@@ -70,16 +70,6 @@ class LogCleaner:
         self.requests.stop()
         self.pool.stop()
 
-    def problems(self) -> list[str]:
-        """One line for each partition that can't be cleaned, and for threads that are gone. Any thread, no I/O."""
-        lines = [
-            f"{name} can't be cleaned, attempt {failure.attempts}: {failure.cause}"
-            for name, failure in self.manager.uncleanable()
-        ]
-        if dead := self.pool.dead_threads:
-            lines.append(f"{dead} cleaner threads have died")
-        return lines
-
 
 def pool_settings(config: BrokerConfig) -> PoolSettings:
     """The cleaner's part of the broker's settings."""

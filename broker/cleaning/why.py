@@ -78,14 +78,6 @@ def _situation_of(log: UnifiedLog, manager: CleanerManager, is_cleaner_enabled: 
     )
 
 
-def why_log(
-    log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool = True, owners: Owners | None = None
-) -> list[SegmentReasons]:
-    """The reasons of each segment. As `situation_of`."""
-    views = steady_views(log)
-    return explain(views, situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners))
-
-
 def why_partition(
     log: UnifiedLog,
     manager: CleanerManager,

@@ -37,7 +37,6 @@ MAX_WAITING = 3
 MAX_BODY_BYTES = 1 << 16
 #: Of a number that a header or a path has: Python refuses to read thousands of them.
 MAX_DIGITS = 18
-PREFIXES = ("/why/", "/clean/")
 
 
 class JsonAnswer(NamedTuple):
@@ -66,7 +65,7 @@ class HttpApi:
         self.waiting_places = threading.BoundedSemaphore(MAX_WAITING)
 
     def answer(self, environ: dict[str, Any]) -> JsonAnswer:
-        """The answer to a request whose path begins with one of `PREFIXES`."""
+        """The answer to a request whose path begins with /why/ or /clean/."""
         try:
             if not self._node.ready:
                 raise _Refusal("503 Service Unavailable", "the daemon is loading its logs, or stops")

@@ -156,10 +156,6 @@ class TransactionCoordinator:
         return self._runtime.is_open
 
     @property
-    def is_loaded(self) -> bool:
-        return self._runtime.is_loaded
-
-    @property
     def unloaded(self) -> dict[str, str]:
         """As `CoordinatorRuntime.unloaded`."""
         return self._runtime.unloaded

@@ -25,16 +25,6 @@ ENTRY_SIZE: Final = 24
 DEFAULT_LOAD_FACTOR: Final = 0.9
 
 
-def slots_in(memory: int) -> int:
-    """Slots of a map with `memory` bytes."""
-    return memory // ENTRY_SIZE
-
-
-def entries_in(memory: int, load_factor: float = DEFAULT_LOAD_FACTOR) -> int:
-    """The most keys that a map with `memory` bytes takes; one at least, so that any map makes progress."""
-    return max(1, int(slots_in(memory) * load_factor))
-
-
 def memory_per_thread(buffer_size: int, threads: int) -> int:
     """Each cleaner thread's share of `log.cleaner.dedupe.buffer.size`, in bytes; no less than one entry."""
     if threads < 1:

@@ -47,7 +47,6 @@ __all__ = [
     "Compression",
     "compress",
     "decompress",
-    "snappy_raw",
 ]
 
 # Limit of a decompressed batch: 128 times the default max.message.bytes, and more than socket.request.max.bytes.
@@ -182,13 +181,6 @@ def decompress(
     if len(out) > max_bytes:
         raise _too_large(codec, max_bytes)
     return out
-
-
-def snappy_raw(data: Data) -> bytes:
-    """Compress `data` to one raw snappy block, which is what librdkafka sends; any thread."""
-    import snappy
-
-    return bytes(snappy.compress(data))
 
 
 def _too_large(codec: int, max_bytes: int) -> RecordTooLargeError:

@@ -72,11 +72,6 @@ class OffsetIndex(IndexFile):
         slot = self._floor_slot(_OFFSET, 0, target - self.base_offset)
         return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
-    def upper_bound(self, position: int) -> OffsetPosition | None:
-        """The first entry at or behind `position`, None when there is none. Any thread."""
-        slot = self._floor_slot(_OFFSET, 4, position - 1) + 1
-        return self.entry(slot) if slot < self._count else None
-
     def entry(self, slot: int) -> OffsetPosition:
         """The entry in `slot`, 0 ≤ slot < entries. Any thread."""
         relative, position = self._entry_at(slot)
@@ -90,11 +85,6 @@ class OffsetIndex(IndexFile):
         """Remove the entries with offsets ≥ `offset`. Writer."""
         if self.entries:
             self._cut(self._floor_slot(_OFFSET, 0, offset - 1 - self.base_offset) + 1)
-
-    def truncate(self) -> None:
-        """Remove all entries. Writer."""
-        if self.entries:
-            self._cut(0)
 
     def _load_last(self, view: memoryview) -> None:
         if self._count:

@@ -118,11 +118,6 @@ class TimeIndex(IndexFile):
         if self.entries:
             self._cut(self._floor_slot(_OFFSET, 8, offset - 1 - self.base_offset) + 1)
 
-    def truncate(self) -> None:
-        """Remove all entries. Writer."""
-        if self.entries:
-            self._cut(0)
-
     def _load_last(self, view: memoryview) -> None:
         if self._count:
             timestamp, relative = self.ENTRY.unpack_from(view, (self._count - 1) * 12)

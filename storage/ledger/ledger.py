@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ DAMAGED = "damaged"
 
 _VERSION = 1
 _MAX_INT64 = 2**63 - 1
-_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class SegmentExtent(NamedTuple):

@@ -514,18 +514,9 @@ class LogManager:
         for path in paths:
             self._fs.remove_tree(path)
 
-    def flush_due_logs(self) -> None:
-        """Flush each log whose flush.ms has passed since its last flush."""
-        for upkeep in self._upkeeps:
-            upkeep.flush_due_logs()
-
     def delete_old_segments(self) -> int:
         """Apply retention to every log; returns the number of segments deleted."""
         return sum([upkeep.delete_old_segments() for upkeep in self._upkeeps])
-
-    def remove_expired_producers(self) -> None:
-        for upkeep in self._upkeeps:
-            upkeep.remove_expired_producers()
 
     def checkpoint_recovery_points(self) -> bool:
         """Checkpoint the offsets below which recovery has nothing to check. False: not written everywhere."""

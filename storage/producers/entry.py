@@ -81,11 +81,6 @@ class ProducerStateEntry:
         self.transaction_began_ms = last_active_ms
 
     @property
-    def first_sequence(self) -> int:
-        """First sequence of the oldest remembered batch, −1 without one."""
-        return self.batches[0].first_sequence if self.batches else NO_SEQUENCE
-
-    @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 

@@ -55,12 +55,6 @@ class SegmentList:
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self._view)
 
-    def floor(self, offset: int) -> LogSegment | None:
-        """The segment that holds `offset`, if any does: the last one that begins at or below it."""
-        view = self._view
-        index = floor_index(view, offset)
-        return view[index] if index >= 0 else None
-
     def append(self, segment: LogSegment) -> None:
         """Publish the list with a new active segment."""
         assert not self._view or self._view[-1].base_offset < segment.base_offset

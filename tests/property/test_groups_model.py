@@ -490,7 +490,10 @@ class GroupsMachine(RuleBasedStateMachine):
                     has_offsets = bool(shard.offsets.of_group(group.group_id))
                     if group.state not in (STABLE, EMPTY) or group.group_id in self.log.behind:
                         continue
-                    if group.is_simple and not has_offsets:
+                    is_joined = (
+                        group.protocol_type is not None or group.state is not EMPTY or group.pending_join_members
+                    )
+                    if not is_joined and not has_offsets:
                         continue
                     found = other.groups[group.group_id]
                     if len(group.members) > self.config["group_max_size"]:

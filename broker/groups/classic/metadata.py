@@ -241,11 +241,6 @@ class GroupMetadata:
     # -- questions
 
     @property
-    def is_simple(self) -> bool:
-        """A group that only stores offsets: nobody has ever joined it."""
-        return self.protocol_type is None and self.state is EMPTY and not self.pending_join_members
-
-    @property
     def rebalance_timeout_ms(self) -> int:
         """The slowest member sets the time that all have."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)

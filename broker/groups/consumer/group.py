@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 #: Topic id → partition → member epoch at which the member got it.
 Owned = Mapping[bytes, Mapping[int, int]]
-NOTHING: Owned = {}
 
 #: OffsetCommit from here on knows member epochs.
 FIRST_WITH_MEMBER_EPOCH = 9
@@ -152,10 +151,6 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember, Partitions]):
         if member is not None and member.server_assignor is not None:
             votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
         return max(votes, key=votes.__getitem__) if votes else None
-
-    @property
-    def classic_member_count(self) -> int:
-        return sum(1 for member in self.members.values() if member.classic is not None)
 
     def may_commit(self, committer: Committer, partitions: Iterable[CommittedPartition]) -> ErrorCode:
         """A commit with an older member epoch counts for partitions that the member has had since then without a break."""

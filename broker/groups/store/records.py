@@ -34,7 +34,6 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 4
 OFFSET_VALUE_WITH_EXPIRY_VERSION = 1

@@ -68,7 +68,6 @@ def offset_index(data: bytes) -> None:
     assert len(entries) == index.entries <= len(data) // 8
     for offset in (0, BASE, BASE + 15, 2**63 - 1):
         assert index.lookup(offset) in [*entries, (BASE, 0)]
-    index.upper_bound(150)
     index.verify(1000)
     assert all(a.offset < b.offset and a.position < b.position for a, b in pairwise(entries))
     assert index.lookup(BASE + 15) == max([(BASE, 0), *(entry for entry in entries if entry.offset <= BASE + 15)])

@@ -40,7 +40,7 @@ def test_threads_clean_what_is_due_and_wait_then() -> None:
         assert begun == ["cleaner-0"]
         put(made.log(), "k0", "new")
         made.log().roll()
-        pool.wake()
+        pool.settle(0)
         until(lambda: made.cleaners.partitions()[0].passes == 2, "the second pass")
     finally:
         pool.stop(PATIENCE_S)
@@ -117,7 +117,9 @@ def test_an_error_of_the_cleaner_itself_ends_no_thread(monkeypatch: pytest.Monke
     pool.start()
     try:
         until(lambda: len(calls) == 1, "the error")
-        until(lambda: pool.dead_threads == 0 and bool(pool.wake() or made.cleaners.partitions()), "a look at the logs")
+        until(
+            lambda: pool.dead_threads == 0 and bool(pool.settle(0) or made.cleaners.partitions()), "a look at the logs"
+        )
         until(lambda: made.cleaners.partitions()[0].passes == 1, "a whole pass")
     finally:
         pool.stop(PATIENCE_S)

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cleaning import DAY_MS, CleaningWorld, Producer, cleaning_world, data_records, markers, put
 from support.mock_time import START_MS
-from tidelog.broker.cleaning.why import why_log
+from tidelog.broker.cleaning.why import Owners, situation_of
 from tidelog.cleaner.eligibility import CleaningFacts, SegmentFacts, evaluate
 from tidelog.cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, TransactionOwner, explain
+from tidelog.cleaner.log_facts import steady_views
 from tidelog.config.log_config import LogConfig
 from tidelog.storage.deletion_policy import LogFacts, find_policy
 from tidelog.storage.values import SegmentView
@@ -28,7 +29,15 @@ def fill(made: CleaningWorld, count: int = 12, **arguments: Any) -> None:
 
 
 def reasons(made: CleaningWorld, *, is_cleaner_enabled: bool = True) -> list[SegmentReasons]:
-    return why_log(made.log(), made.cleaners, is_cleaner_enabled=is_cleaner_enabled)
+    return owned_reasons(made, None, is_cleaner_enabled=is_cleaner_enabled)
+
+
+def owned_reasons(
+    made: CleaningWorld, owners: Owners | None, *, is_cleaner_enabled: bool = True
+) -> list[SegmentReasons]:
+    log = made.log()
+    views = steady_views(log)
+    return explain(views, situation_of(log, made.cleaners, is_cleaner_enabled=is_cleaner_enabled, owners=owners))
 
 
 def hold(made: CleaningWorld, reason: str, base_offset: int = 0) -> Hold:
@@ -283,7 +292,7 @@ def test_an_open_transaction_until_its_coordinator_aborts_it() -> None:
     producer.send(made.log(), (b"t", b"1"))
     fill(made)
     owner = TransactionOwner("payments-1", START_MS + 60_001)
-    (first, *_) = why_log(made.log(), made.cleaners, owners={77: owner, 78: TransactionOwner("other", 1)})
+    (first, *_) = owned_reasons(made, {77: owner, 78: TransactionOwner("other", 1)})
     cause = first.holds[0]
     assert (cause.reason, cause.until_ms, cause.facts["transactionalId"]) == (
         "open transaction",

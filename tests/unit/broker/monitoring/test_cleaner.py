@@ -89,8 +89,9 @@ def test_a_partition_that_cannot_be_cleaned_is_seen() -> None:
     assert found["tidelog_cleaner_uncleanable"] == {("t", "0", "CorruptRecordError"): 1}
     since = found["tidelog_cleaner_uncleanable_since_timestamp_seconds"]["t", "0"]
     assert found["tidelog_cleaner_retry_timestamp_seconds"] == {("t", "0"): since + 15}
-    (problem,) = cleaner.problems()
-    assert problem.startswith("t-0 can't be cleaned, attempt 1: CorruptRecordError")
+    ((name, failure),) = cleaner.manager.uncleanable()
+    assert (name, failure.attempts, cleaner.pool.dead_threads) == ("t-0", 1, 0)
+    assert failure.cause.startswith("CorruptRecordError")
 
 
 def test_dirt_has_an_age_and_the_rest_is_alive() -> None:

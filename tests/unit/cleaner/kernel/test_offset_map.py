@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.cleaner.kernel.offset_map import ENTRY_SIZE, entries_in, make_map, memory_per_thread, slots_in
+from tidelog.cleaner.kernel.offset_map import ENTRY_SIZE, make_map, memory_per_thread
 
 KB, MB, GB = 1000, 1000**2, 1000**3
 KIB, GIB = 1 << 10, 1 << 30
@@ -18,6 +18,11 @@ def memory_for(entries: int, load_factor: float = 1.0) -> int:
     return slots * ENTRY_SIZE
 
 
+def entries_in(memory: int, load_factor: float) -> int:
+    """The most keys that a map with `memory` bytes takes."""
+    return max(1, int(memory // ENTRY_SIZE * load_factor))
+
+
 def log_bytes_for(memory: int, message_size: int, load_factor: float) -> int:
     """Bytes of log head that one pass can clean when every message has a key of its own."""
     return entries_in(memory, load_factor) * message_size
@@ -25,7 +30,7 @@ def log_bytes_for(memory: int, message_size: int, load_factor: float) -> int:
 
 def test_an_entry_takes_exactly_24_bytes() -> None:
     assert memory_for(1) == 24
-    assert slots_in(24 * 1000) == 1000
+    assert 24 * 1000 // ENTRY_SIZE == 1000
     map_ = make_map(24 * 1000 + 23, 1.0)
     map_.reset(SECRET)
     assert map_.slots == 1000
@@ -66,7 +71,7 @@ def test_the_load_factor_bounds_the_entries() -> None:
 def test_the_memory_for_some_entries_is_the_least_that_holds_them(entries: int, load_factor: float) -> None:
     memory = memory_for(entries, load_factor)
     assert entries_in(memory, load_factor) >= entries
-    assert memory == 24 or int(slots_in(memory - 24) * load_factor) < entries
+    assert memory == 24 or int((memory - 24) // ENTRY_SIZE * load_factor) < entries
 
 
 def test_the_smallest_map_takes_one_key_and_makes_progress() -> None:

@@ -69,14 +69,6 @@ def test_lookup_is_the_greatest_entry_at_or_below(index: OffsetIndex, target: in
     assert index.lookup(target) == expected
 
 
-@pytest.mark.parametrize(
-    ("position", "expected"),
-    [(0, (110, 1000)), (1000, (110, 1000)), (1001, (120, 2000)), (3000, (135, 3000)), (3001, None)],
-)
-def test_upper_bound(index: OffsetIndex, position: int, expected: tuple[int, int] | None) -> None:
-    assert index.upper_bound(position) == expected
-
-
 @pytest.mark.parametrize("offset", [135, 134, 100])
 def test_offsets_must_rise(index: OffsetIndex, offset: int) -> None:
     with pytest.raises(InvalidOffsetError, match="not above"):
@@ -109,7 +101,7 @@ def test_truncate_to(index: OffsetIndex, offset: int, left: int) -> None:
 
 
 def test_truncate_then_append_again(index: OffsetIndex) -> None:
-    index.truncate()
+    index.truncate_to(100)
     assert index.lookup(200) == (100, 0)
     index.append(101, 7)
     assert list(index) == [(101, 7)]

@@ -35,7 +35,7 @@ def test_five_batches_are_remembered() -> None:
     for number in range(7):
         entry.add_batch(0, BatchMetadata(number, 100 + number, 0, number))
     assert [batch.last_sequence for batch in entry.batches] == [2, 3, 4, 5, 6]
-    assert (entry.first_sequence, entry.last_sequence, entry.last_offset) == (2, 6, 106)
+    assert (entry.batches[0].first_sequence, entry.last_sequence, entry.last_offset) == (2, 6, 106)
     assert entry.find_duplicate(0, 1, 1) is None
     assert entry.find_duplicate(0, 2, 2) == BatchMetadata(2, 102, 0, 2)
     assert entry.find_duplicate(1, 2, 2) is None

@@ -29,7 +29,7 @@ FILES = [
 def test_reads_what_kafka_wrote(name: str, entries: list[ProducerStateEntry]) -> None:
     found = decode_snapshot((GOLDEN / name).read_bytes())
     assert found == entries
-    assert [entry.first_sequence for entry in found] == [entry.last_sequence - 14 for entry in found]
+    assert [entry.batches[0].first_sequence for entry in found] == [entry.last_sequence - 14 for entry in found]
 
 
 @pytest.mark.parametrize(("name", "entries"), FILES)
