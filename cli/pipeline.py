@@ -161,7 +161,7 @@ def _run(options: Any, name: str, work: Callable[[Any, Any, Callable[[int, int],
 
 
 def pairs(texts: list[str], flag: str) -> dict[str, str]:
-    """Parse texts NAME=VALUE; ConfigError."""
+    """Names and values of texts NAME=VALUE; of two with one name the last wins. ConfigError names `flag`."""
     from ..config.exceptions import ConfigError
 
     found = {}

@@ -23,7 +23,7 @@ class Time(Protocol):
 
 
 class SystemTime:
-    """The machine's clocks."""
+    """The operating system's clocks, without a state of its own."""
 
     __slots__ = ()
 

@@ -176,7 +176,7 @@ class ThreadPoolScheduler:
     def schedule_in(
         self, lane: _Lane, name: str, task: Callable[[], object], delay_ms: float, period_ms: float | None
     ) -> ScheduledTask:
-        """`schedule` for a lane."""
+        """`Scheduler.schedule` in that lane, for `_LaneView`. Any thread."""
         entry = _Task(name, task, lane, self._time.monotonic_ms() + max(delay_ms, 0.0), period_ms)
         with self._condition:
             if self._stopping:
@@ -188,7 +188,7 @@ class ThreadPoolScheduler:
         return entry
 
     def submit_in(self, lane: _Lane, name: str, task: Callable[[], T]) -> Future[T]:
-        """`submit` for a lane."""
+        """`Scheduler.submit` in that lane, for `_LaneView`. Any thread; RuntimeError after a shutdown."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -262,7 +262,7 @@ class ThreadPoolScheduler:
 
     @property
     def limit(self) -> int:
-        """Maximum number of threads."""
+        """Threads that there may be: as set, but one for each lane at least."""
         return max(self._limit, len(self._lanes))
 
     def statistics(self) -> dict[str, TaskCounts]:

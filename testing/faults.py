@@ -123,7 +123,7 @@ class Faults:
             self._rules = [rule for rule in self._rules if rule is not fault]
 
     def clear(self) -> None:
-        """Remove all faults."""
+        """Remove all faults: requests from now on meet none. Any thread."""
         with self._lock:
             self._rules = []
 
@@ -133,7 +133,7 @@ class Faults:
         return [rule for rule in self._rules if rule.times is None or rule.hits < rule.times]
 
     def around(self, inner: Dispatches, loop: asyncio.AbstractEventLoop) -> Dispatches:
-        """Wrap a broker's dispatcher."""
+        """A dispatcher that meets requests with these faults before `inner` sees them. Called when the test broker starts."""
         return FaultyDispatcher(self, inner, loop)
 
     def strike(self, key: int) -> Fault | None:

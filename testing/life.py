@@ -59,7 +59,7 @@ class BrokerLife(ABC):
         return broker
 
     async def stop(self) -> None:
-        """Async form of `close`."""
+        """Stop the broker, as `close` does, without holding up the event loop of the caller."""
         await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Self:

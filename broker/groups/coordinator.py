@@ -232,7 +232,7 @@ class GroupCoordinator:
 
     @property
     def unloaded(self) -> dict[str, str]:
-        """As `CoordinatorRuntime.unloaded`."""
+        """Partitions of the topic that cannot be loaded, by name, and why. Any thread."""
         return self._runtime.unloaded
 
     # -- what metrics ask
@@ -337,7 +337,8 @@ class GroupCoordinator:
     # -- offsets
 
     def commit_offsets(self, request: CommitRequest) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
-        """Commit offsets, as `GroupCommits.commit`."""
+        """One code for each offset, in their order; an awaitable where a sync has to be waited for. Raises ProtocolError for the
+        whole request."""
         return self._commits.commit(request)
 
     def fetch_offsets(

@@ -169,7 +169,7 @@ class PrincipalTopicCounts:
         self._add(claim.principal, -claim.topics, -claim.partitions)
 
     def appeared(self, makers: Makers, partitions: int) -> None:
-        """Count a new topic."""
+        """Count a topic that was made or loaded, with its partitions, to those who made them."""
         self._count(makers, partitions, 1)
 
     def disappeared(self, makers: Makers, partitions: int) -> None:

@@ -81,7 +81,7 @@ def maker_metrics() -> Table[PrincipalTopicCounts]:
 # fmt: off
 @cache
 def quota_metrics() -> Table[Services]:
-    """Totals since the start."""
+    """Table of quotas and of clients' own metrics: totals since the start, and how many clients may push."""
     return (
         Metric("tidelog_quota_throttle_seconds", COUNTER, "Seconds that clients over a quota were told to wait, by quota.",
                lambda services: {name: waited_ms / 1000 for name, waited_ms in services.quotas.throttled_ms.items()}, ("quota",)),

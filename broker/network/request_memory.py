@@ -114,7 +114,7 @@ class Receiver(Protocol):
         """Asks for memory again: there may be some."""
 
     def time_is_up(self, reason: str) -> None:
-        """Disconnect the client."""
+        """Close the connection at once; the log line gives `reason`."""
 
 
 class BufferPool:

@@ -28,7 +28,7 @@ class Sender(Protocol):
         """A number that changes whenever the socket takes something, or a disk keeps it waiting."""
 
     def time_is_up(self, reason: str) -> None:
-        """Disconnect the client."""
+        """Close the connection at once; the log line gives `reason`."""
 
 
 class _Waiting:

@@ -214,7 +214,7 @@ class QuotaManager:
         return self._throttled(CONNECTION_CREATION_RATE, wait) if wait else 0
 
     def use(self, config: BrokerConfig) -> None:
-        """Apply a changed configuration."""
+        """Take over the bounds on new connections, the node's and each listener's; quotas are `metadata.db`'s. Loop thread."""
         self._connection_rate = config.max_connection_creation_rate
         self._listener_limits = config.listener_limits
 

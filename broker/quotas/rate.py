@@ -26,7 +26,7 @@ class WindowedRate:
         """Time of the last `record`, ms."""
 
     def record(self, units: float, now_ms: float) -> None:
-        """Count `units` at `now_ms`."""
+        """Add `units` at `now_ms`, milliseconds of a monotonic clock."""
         samples = self._samples
         if not samples or now_ms - samples[-1][0] >= self._window_ms:
             samples.append([now_ms, 0.0])

@@ -109,7 +109,7 @@ class AuditLog:
     def denied(
         self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, resource_name: str
     ) -> None:
-        """Log a refusal."""
+        """Count a refusal, and log it unless it has a line already or there are too many. Loop thread."""
         self.denials[context.api_key] += 1
         if not log.isEnabledFor(logging.INFO):
             return

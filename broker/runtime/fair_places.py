@@ -57,7 +57,8 @@ class FairPlaces:
         self.free += 1
 
     async def enter(self, row: str, *, first: bool = False) -> None:
-        """Wait for a place."""
+        """Wait for a place in the row of that name; `first`: before all others of it. `leave` gives the place back. Whoever is
+        cancelled has none."""
         entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def come() -> bool:

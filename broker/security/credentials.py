@@ -159,7 +159,7 @@ class Users:
         return found
 
     def names(self) -> list[str]:
-        """Users with a credential."""
+        """Names of the users with a credential of any mechanism, sorted."""
         return sorted(self._users)
 
     def of(self, name: str) -> Mapping[str, Credential]:

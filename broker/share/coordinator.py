@@ -40,7 +40,7 @@ RECORDS_PER_BATCH = 100
 
 
 class Topics(Protocol):
-    """Interface of `TopicRegistry`."""
+    """Part of `TopicRegistry` that is needed here: whether a topic is there."""
 
     def by_id(self, topic_id: bytes) -> HasPartitions | None:
         """None: there is no such topic."""
@@ -126,7 +126,7 @@ class ShareCoordinator:
 
     @property
     def unloaded(self) -> dict[str, str]:
-        """As `CoordinatorRuntime.unloaded`."""
+        """Partitions of the topic that cannot be loaded, by name, and why. Any thread."""
         return self._runtime.unloaded
 
     @property

@@ -149,7 +149,7 @@ class SharePartitions:
         return self._groups
 
     def close(self) -> None:
-        """Cancel all expirations."""
+        """Stop loading states and the timers of locks. Nothing is released: what was acquired can be had after the next start."""
         for task in self._loading.values():
             task.cancel()
         for held in self._held.values():
@@ -276,7 +276,7 @@ class SharePartitions:
             self._keep_whatever_happens(held, changes)
 
     def end_session(self, key: MemberKey) -> None:
-        """Close the member's session."""
+        """Close the session of a member, if it has one; what it had acquired can be had by others."""
         session = self.sessions.remove(key)
         if session is not None:
             self._release(session)
@@ -288,7 +288,7 @@ class SharePartitions:
             self.release(key, member)
 
     def connection_closed(self, connection: object) -> None:
-        """Close the connection's sessions."""
+        """Close the sessions that were used over a connection that is gone, as `end_session` does. Loop thread."""
         for session in self.sessions.remove_connection(connection):
             self.lost_sessions += 1
             self._release(session)

@@ -157,7 +157,7 @@ class TransactionCoordinator:
 
     @property
     def unloaded(self) -> dict[str, str]:
-        """As `CoordinatorRuntime.unloaded`."""
+        """Partitions of the topic that cannot be loaded, by name, and why. Any thread."""
         return self._runtime.unloaded
 
     # -- what metrics ask

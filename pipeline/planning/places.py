@@ -55,7 +55,7 @@ class Place(Protocol):
         """Name of the place, for messages."""
 
     def topics(self) -> list[str]:
-        """Names of all topics."""
+        """Names of the topics that the user may read; internal ones are among them."""
 
     def partitions(self, topics: Sequence[str]) -> dict[str, list[int]]:
         """Partitions of each topic; TopicError for an unknown one."""
@@ -76,7 +76,7 @@ class Place(Protocol):
         """Words for what has taken the offsets below the log's start."""
 
     def close(self) -> None:
-        """Close connections."""
+        """Close connections to brokers, if the place has any. The place is not used again."""
 
 
 class OpenPlace:

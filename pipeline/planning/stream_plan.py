@@ -95,7 +95,7 @@ class StreamPlan:
         self._target = self.available().offsets
 
     def available(self) -> Position:
-        """Ends of the partitions."""
+        """Present ends of the partitions that the query reads. Asks the place: blocks, PipelineError."""
         bounds, topic_ids = look(self._place, self._options)
         return Position({where: there.end for where, there in bounds.items()}, topic_ids)
 

@@ -219,7 +219,7 @@ class IndexFile:
 
     @property
     def entries(self) -> int:
-        """Number of entries."""
+        """Number of entries. Maps the file when nobody has asked yet, which may block. Any thread."""
         if self._count == _UNKNOWN:
             self._open_view()
         return self._count

@@ -29,7 +29,7 @@ assert _ENTRY.size == 34
 
 
 class AbortedTxn(NamedTuple):
-    """An aborted transaction."""
+    """One entry: an aborted transaction, with the first offset of its records and that of its marker."""
 
     producer_id: int
     first_offset: int

@@ -28,7 +28,7 @@ class KeyCounter:
         self._registers: bytearray | None = None  # from the moment the set was too large
 
     def add(self, key: bytes) -> None:
-        """Count a key."""
+        """Count a key, unless it was counted before."""
         if self._registers is not None:
             self._estimate((hash(key),), self._registers)
             return

@@ -80,7 +80,7 @@ class FileCache(Generic[E]):
             entry.release()
 
     def close(self) -> None:
-        """Drop all entries."""
+        """Drop all entries. Leases given out stay valid; the cache may be used on."""
         with self._lock:
             entries, self._entries = list(self._entries.values()), {}
         for entry in entries:

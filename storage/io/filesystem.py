@@ -117,7 +117,7 @@ class File(Protocol):
         """Take another lease; FileClosedError when the last one is gone (then open the file again)."""
 
     def release(self) -> None:
-        """Give one lease back."""
+        """Give one lease back; the last one closes the descriptor. Any thread."""
 
     def close(self) -> None:
         """Give the owner's lease back; a second call does nothing."""
@@ -250,7 +250,7 @@ def replace_file(file_system: FileSystem, path: StrPath, data: Buffer) -> None:
 
 
 def write_new(file_system: FileSystem, path: StrPath, data: Buffer) -> None:
-    """`FileSystem.write_new` from other operations."""
+    """`FileSystem.write_new`, made of other operations of that file system: for implementations."""
     target = os.fspath(path)
     file = file_system.open(target, exclusive=True)
     try:

@@ -89,7 +89,7 @@ class LeaderEpochCache:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """All entries, rising."""
+        """All entries, epochs and offsets rising: an immutable snapshot."""
         return self._entries
 
     @property
@@ -195,7 +195,7 @@ class LeaderEpochCache:
         return True
 
     def clear(self) -> None:
-        """Removes all entries."""
+        """Removes all entries from memory; the file has them until `flush`."""
         self._entries = ()
 
     # --- writing, any thread ---

@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoadedLog(NamedTuple):
-    """Result of a load."""
+    """Result of a load: the parts from which `UnifiedLog` is made. Its segments are open for appends."""
 
     segments: SegmentList
     log_start_offset: int

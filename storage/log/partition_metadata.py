@@ -43,7 +43,7 @@ def decode_uuid(text: str) -> UUID:
 
 
 class PartitionMetadata(NamedTuple):
-    """Content of the file."""
+    """Content of a `partition.metadata`."""
 
     topic_id: UUID
     version: int = _CURRENT_VERSION

@@ -73,7 +73,7 @@ class Promise(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Decision about a segment."""
+    """Decision about a segment that was read: sound (neither), with holes, or the one that the log ends in."""
 
     rot: tuple[Damage, ...] = ()
     """Stretches that were durable once, and become holes."""

@@ -165,7 +165,7 @@ class DataDirectory:
         self._clean_mark.write_ours()
 
     def close(self) -> None:
-        """Release the lock."""
+        """Release the directory's lock, for another process; harmless when it is not held. The logs must be closed."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None

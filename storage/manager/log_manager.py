@@ -170,7 +170,7 @@ class LogManager:
         return self._logs.get((topic, partition))
 
     def logs(self) -> list[UnifiedLog]:
-        """Snapshot of all logs."""
+        """Live logs of all directories, as a copy: logs may come and go meanwhile. Any thread."""
         return list(self._logs.values())
 
     # --- load ---

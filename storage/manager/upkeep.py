@@ -86,7 +86,7 @@ class LogUpkeep:
         )
 
     def start(self, config: BrokerConfig) -> None:
-        """Schedule the periodic work."""
+        """Schedule retention, flushes and checkpoints at the intervals of `config`; called once, when all logs are loaded."""
         initial = config.log_initial_task_delay_ms
         check_ms = config.log_retention_check_interval_ms
         for name, task, delay_ms, period_ms in (

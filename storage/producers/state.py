@@ -324,7 +324,7 @@ class ProducerStateManager:
     # --- producers ---
 
     def __len__(self) -> int:
-        """Number of known producers."""
+        """Number of producers that the log knows, expired ones too until they are removed."""
         return len(self._producers)
 
     @property

@@ -42,7 +42,7 @@ class SegmentList:
 
     @property
     def view(self) -> tuple[LogSegment, ...]:
-        """The current snapshot."""
+        """The segments as they are now, in order: immutable, kept by readers for as long as they like. Any thread."""
         return self._view
 
     @property

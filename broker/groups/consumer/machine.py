@@ -47,7 +47,8 @@ class Machine:
     # -- the consumer protocol
 
     def heartbeat(self, found: Group | None, request: HeartbeatRequest, now_ms: int) -> Outcome[HeartbeatResult]:
-        """Handle a ConsumerGroupHeartbeat. ProtocolError."""
+        """Outcome of one heartbeat. `found`: the group of that id, of any type, or None; a classic one may be migrated, an
+        empty one of another type replaced. Raises ProtocolError."""
         environment = self._environment
         self.check(request)
         if request.member_epoch < JOINING_EPOCH:

@@ -67,7 +67,7 @@ class ShareMember(HeartbeatMember):
 
 
 class StatePartitions(NamedTuple):
-    """Partitions of one topic."""
+    """Partitions of one topic whose state is kept, or is to be made; their topic id is the key under which this stands."""
 
     name: str
     partitions: frozenset[int]

@@ -38,7 +38,7 @@ class MemberRoom:
     __slots__ = ("_counted_ms", "_estimate", "_groups", "_now_ms")
 
     def __init__(self, groups: Callable[[], Iterable[Group]], now_ms: Callable[[], int]) -> None:
-        """`groups`: all that exist."""
+        """`groups`: all groups that exist, of every type; `now_ms`: a monotonic clock."""
         self._groups = groups
         self._now_ms = now_ms
         # Never less than the members' bytes: joining members are added, leaving ones are found by counting, as what was read from

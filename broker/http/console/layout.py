@@ -274,5 +274,5 @@ def get_form(path: str, *fields: object, button: str = "Show", **kept: object) -
 
 
 def progress(value: float, of: float, label: str) -> Element:
-    """A progress bar."""
+    """A bar that shows `value` out of `of`, in whole units of any kind; `label` is read to those who cannot see it."""
     return element("progress", f"{label}", value=f"{value:.0f}", max=f"{max(of, 1):.0f}", aria_label=label)

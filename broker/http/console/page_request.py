@@ -125,7 +125,7 @@ def read_form(environ: Mapping[str, Any]) -> dict[str, str]:
 
 
 def path_of(environ: Mapping[str, Any]) -> str:
-    """The decoded path."""
+    """The request's path in UTF-8: WSGI hands it over as Latin-1."""
     path: str = environ.get("PATH_INFO", "/")
     return path.encode("latin-1", "replace").decode("utf-8", "replace")
 

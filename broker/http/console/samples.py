@@ -34,7 +34,7 @@ class ApiSample(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Counters since the start."""
+    """Counters of the whole daemon since its start, as they stand at one moment."""
 
     received_bytes: int
     sent_bytes: int
@@ -78,7 +78,7 @@ class Samples:
         self._ring: deque[Sample] = deque(maxlen=KEPT)
 
     def samples(self) -> list[Sample]:
-        """All samples, oldest first."""
+        """Samples that are kept, oldest first: a copy. Any thread."""
         return list(self._ring)
 
     def tick(self) -> None:

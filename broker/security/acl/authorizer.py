@@ -113,7 +113,7 @@ def read_rules(stored: Mapping[str, Mapping[str, str]]) -> AclRules:
 
 
 def policy_of(super_users: str, everyone_without_rule: bool) -> Policy:
-    """Policy from its settings."""
+    """Policy of `super.users` and `allow.everyone.if.no.acl.found`."""
     return Policy(super_users_of(super_users), everyone_without_rule)
 
 
