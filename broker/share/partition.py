@@ -390,7 +390,7 @@ class _Giving:
             if count >= throttled_from and most == size:
                 most = max(1, size >> (count - throttled_from + 1))
             first = max(run.first, base)
-            wanted = 1 if is_last_time else self._lot(first, min(run.last, last), count, taken)
+            wanted = 1 if is_last_time else self._lot(first, min(run.last, last), count)
             wanted = min(wanted, most - taken)
             if wanted <= 0:
                 break
@@ -403,7 +403,7 @@ class _Giving:
         if is_throttled:  # nothing else comes with it
             self.left = 0
 
-    def _lot(self, first: int, last: int, delivery_count: int, taken: int) -> int:
+    def _lot(self, first: int, last: int, delivery_count: int) -> int:
         """Number of records to take of a run: all of them, unless the limit is strict or they were never delivered before."""
         count = last - first + 1
         if self._is_strict:

@@ -67,7 +67,7 @@ def archive(
     files: list[ArchiveFile] = []
     if total:
         check_folder(folder)
-        data = new_data_folder(folder, version)
+        data = new_data_folder(version)
         rows = load(
             spark, source, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends),
             splitBytes=str(file_bytes),

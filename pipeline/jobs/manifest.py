@@ -154,8 +154,8 @@ def read_archive_log(folder: str) -> Archive | None:
     return Archive(folder, last.topic, topic_id, len(manifests), last.ends, files)
 
 
-def new_data_folder(folder: str, version: int) -> str:
-    """A name, from the archive's folder on, for the files that manifest `version` will have; nothing is made."""
+def new_data_folder(version: int) -> str:
+    """A new name, relative to the archive's folder, for the files that manifest `version` will have; nothing is made."""
     return f"{_DATA}/{version:08}-{uuid.uuid4().hex[:12]}"
 
 

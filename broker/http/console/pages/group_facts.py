@@ -92,7 +92,7 @@ def describe_group(state: ConsoleState, listed: Listed) -> Described:
     if describe is not None and state.calls.has(describe):
         (group,) = state.calls.ask(describe, lambda request: request(group_ids=[listed.group_id])).groups
         _check(group.error_code, getattr(group, "error_message", None))
-        return _heartbeat_group(state, group)
+        return _heartbeat_group(group)
     (group,) = state.calls.ask(ApiKey.DESCRIBE_GROUPS, lambda request: request(groups=[listed.group_id])).groups
     _check(group.error_code, getattr(group, "error_message", None))
     members = tuple(_classic_member(group.protocol_type, member) for member in group.members)
@@ -133,7 +133,7 @@ _GROUP_SHOWN = frozenset({"error_code", "error_message", "group_id", "group_stat
 _MEMBER_SHOWN = frozenset({"member_id", "instance_id", "client_id", "client_host"})
 
 
-def _heartbeat_group(state: ConsoleState, group: Any) -> Described:
+def _heartbeat_group(group: Any) -> Described:
     details = tuple(
         (_words(name), _text(value))
         for name, value in _plain_fields(group)

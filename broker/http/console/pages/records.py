@@ -86,7 +86,7 @@ def browse(state: ConsoleState, request: PageRequest, topic: str, partition: str
         ),
         quiet(remark) if remark else None,
         _pager(reader, slice_, path, kept),
-        card(_range_text(log, reader, slice_), _table(slice_.entries, log, topic, partition)),
+        card(_range_text(reader, slice_), _table(slice_.entries, log, topic, partition)),
         _pager(reader, slice_, path, kept) if len(slice_.entries) > 10 else None,
         trail=(link(*TOPICS_CRUMB), topic_link(topic), topic_link(topic, log.partition)),
     )  # fmt: skip
@@ -231,7 +231,7 @@ def _key_bytes(text: str) -> bytes:
         raise PageError(BAD_REQUEST, f"{text[:40]} is not {_HEX} and pairs of hexadecimal digits.") from None
 
 
-def _range_text(log: UnifiedLog, reader: RecordReader, slice_: Slice) -> str:
+def _range_text(reader: RecordReader, slice_: Slice) -> str:
     if not slice_.entries:
         return "No records"
     first, last = offset_of(slice_.entries[0]), offset_of(slice_.entries[-1])
@@ -254,11 +254,11 @@ def _table(entries: list[Entry], log: UnifiedLog, topic: str, partition: str) ->
     if not entries:
         return quiet("Nothing to show here: there are no records, or those that are here are not to be seen.")
     decoder = _decoder(topic)
-    rows = [_row(entry, log, topic, partition, decoder) for entry in entries]
+    rows = [_row(entry, topic, partition, decoder) for entry in entries]
     return table(("offset", "time, UTC", "key", "value", ""), rows, {0}, caption=f"Records of {log.name}")
 
 
-def _row(entry: Entry, log: UnifiedLog, topic: str, partition: str, decoder: Decoder | None) -> tuple[object, ...]:
+def _row(entry: Entry, topic: str, partition: str, decoder: Decoder | None) -> tuple[object, ...]:
     path = topic_path(topic, partition, "records", offset_of(entry))
     if isinstance(entry, Unread):
         return (

@@ -28,8 +28,6 @@ from ..units import count_text, duration_text, plural, size_text, time_text
 from .anatomy import anatomy, next_to_go
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .....storage.log.unified_log import UnifiedLog
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState
@@ -117,7 +115,7 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
     )
     return document(
         state, request, name,
-        card("Topic", summary, _topic_links(state, request, name, logs)),
+        card("Topic", summary, _topic_links(state, request, name)),
         card("Partitions", table(heads, rows, {1, 2, 3, 4, 5, 6}, caption=f"Partitions of {name}")),
         quiet(f"{len(logs) - MAX_PARTITIONS} more partitions.") if len(logs) > MAX_PARTITIONS else None,
         trail=(link(*TOPICS_CRUMB),),
@@ -140,7 +138,7 @@ def _dirty_text(ratio: float | None) -> str:
     return "" if ratio is None else f"{100 * ratio:.0f} %"
 
 
-def _topic_links(state: ConsoleState, request: PageRequest, name: str, logs: Sequence[UnifiedLog]) -> Element:
+def _topic_links(state: ConsoleState, request: PageRequest, name: str) -> Element:
     return element(
         "p",
         link("settings", topic_path(name, "settings")),

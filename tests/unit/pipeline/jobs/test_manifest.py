@@ -92,7 +92,7 @@ def test_what_a_run_that_died_has_left_is_swept_and_no_other(tmp_path: Path) -> 
         (tmp_path / "data" / name).mkdir(parents=True)
     assert remove_leftovers(str(tmp_path), found) == 1
     assert sorted(one.name for one in (tmp_path / "data").iterdir()) == ["00000001-a", "00000002-now", "notes"]
-    assert new_data_folder("x", 2) != new_data_folder("x", 2)
+    assert new_data_folder(2) != new_data_folder(2)
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
