@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ..monitoring.health import Health, Verdict
     from ..monitoring.node_state import NodeState
-    from ..monitoring.security import HttpDoor
+    from ..monitoring.security import HttpAuthenticationFacts
     from .api import HttpApi
     from .authentication import HttpGate
     from .connections import Lane, Peer
@@ -98,26 +98,26 @@ class HttpServer:
             self.https.check(config)
 
     def use(self, config: BrokerConfig) -> None:
-        """Other settings hold. Loop thread."""
+        """Take over a changed configuration: that of https. Loop thread."""
         if self.https is not None:
             self.https.use(config)
 
-    def _door(self) -> HttpDoor:
+    def _authentication_facts(self) -> HttpAuthenticationFacts:
         """Who was let in and who was not, for a scrape. Loop thread."""
-        from ..monitoring.security import HttpDoor
+        from ..monitoring.security import HttpAuthenticationFacts
 
-        door = HttpDoor()
+        facts = HttpAuthenticationFacts()
         if (https := self.https) is not None:
-            door = door._replace(failed_handshakes=https.failed_handshakes, tls=https.tls)
+            facts = facts._replace(failed_handshakes=https.failed_handshakes, tls=https.tls)
         if self.gate is not None:
             users = self.gate.users
-            door = door._replace(
+            facts = facts._replace(
                 successes=users.successes,
                 failures=users.failures.failures,
                 turned_away=users.failures.turned_away,
                 keys=None if users.verifier is None else users.verifier.keys,
             )
-        return door
+        return facts
 
     def start(self) -> None:
         self._thread.start()
@@ -299,7 +299,7 @@ class HttpServer:
                 from ..monitoring.collector import BrokerCollector
 
                 registry = CollectorRegistry()
-                registry.register(BrokerCollector(self._node, health, self._door))
+                registry.register(BrokerCollector(self._node, health, self._authentication_facts))
                 ProcessCollector(registry=registry)
                 PlatformCollector(registry=registry)
                 self._metrics = make_wsgi_app(registry)

@@ -54,12 +54,12 @@ from .requests import (
     request_metrics,
     waiting_metrics,
 )
-from .security import access_metrics, audit_metrics, doors_of, security_metrics
+from .security import access_metrics, audit_metrics, authentication_facts, security_metrics
 from .transactions import share_metrics, transaction_metrics
 
 if TYPE_CHECKING:
     from .node_state import NodeState
-    from .security import HttpDoor
+    from .security import HttpAuthenticationFacts
 
 __all__ = ["BrokerCollector", "Family", "RequestCounters"]
 
@@ -74,7 +74,7 @@ class LoopFacts(NamedTuple):
     groups: GroupFacts | None
 
 
-def loop_facts(node: NodeState, http: HttpDoor | None = None) -> LoopFacts:
+def loop_facts(node: NodeState, http: HttpAuthenticationFacts | None = None) -> LoopFacts:
     """Read the metrics that only the loop thread may read; none before there are services. Loop thread."""
     if (services := node.services) is None:
         return LoopFacts([], None)
@@ -91,7 +91,7 @@ def loop_facts(node: NodeState, http: HttpDoor | None = None) -> LoopFacts:
         *families_of(long_request_metrics(), lanes),
         *(families_of(maker_metrics(), services.topics.makers) if node.ready else ()),
         *families_of(access_metrics(), services.authorizer),
-        *families_of(security_metrics(), doors_of(server, http)),
+        *families_of(security_metrics(), authentication_facts(server, http)),
         *families_of(transaction_metrics(), services.transactions.if_made),
         *families_of(share_metrics(), services.share.if_made),
     ]
@@ -103,7 +103,10 @@ class BrokerCollector:
     """Collector that prometheus-client calls at each scrape. Any thread but the loop's."""
 
     def __init__(
-        self, node: NodeState, health: Health | None = None, http: Callable[[], HttpDoor | None] = lambda: None
+        self,
+        node: NodeState,
+        health: Health | None = None,
+        http: Callable[[], HttpAuthenticationFacts | None] = lambda: None,
     ) -> None:
         """`http`: what the HTTP listener counts of who it lets in. Loop thread."""
         self._node = node

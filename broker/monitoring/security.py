@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ..security.tls import TlsListener
 
 
-class Doors(NamedTuple):
-    """Security of all listeners that authenticate: Kafka's, message-set listeners, and HTTP's. Mappings are by the listener's
-    name; listeners that ask for nothing are not there.
+class AuthenticationFacts(NamedTuple):
+    """Counters, certificates and token keys of all listeners: Kafka's, message-set listeners, and HTTP's. Mappings are by the
+    listener's name; listeners that do not authenticate, or have none of it, are not there.
     """
 
     failed_handshakes: int
@@ -31,7 +31,7 @@ class Doors(NamedTuple):
     keys: Mapping[str, Keys]
 
 
-class HttpDoor(NamedTuple):
+class HttpAuthenticationFacts(NamedTuple):
     """Counters of the HTTP listener. `successes` and so on are of its users: None where it asks nobody who he is."""
 
     failed_handshakes: int = 0
@@ -42,9 +42,9 @@ class HttpDoor(NamedTuple):
     keys: Keys | None = None
 
 
-def doors_of(server: SocketServer, http: HttpDoor | None = None) -> Doors:
-    """Security facts of both servers."""
-    http = http or HttpDoor()
+def authentication_facts(server: SocketServer, http: HttpAuthenticationFacts | None = None) -> AuthenticationFacts:
+    """Facts of the socket server's listeners and of HTTP's, where there is one."""
+    http = http or HttpAuthenticationFacts()
     http_successes = {} if http.successes is None else {HTTP: http.successes}
     http_failures = {} if http.successes is None else {HTTP: http.failures}
     securities = server.securities.values()
@@ -55,7 +55,7 @@ def doors_of(server: SocketServer, http: HttpDoor | None = None) -> Doors:
         tls[HTTP] = http.tls
     if http.keys is not None:
         keys[HTTP] = http.keys
-    return Doors(
+    return AuthenticationFacts(
         server.failed_handshakes + http.failed_handshakes,
         {found.name: found.successes for found in asking} | http_successes,
         {found.name: found.failures for found in asking} | http_failures,
@@ -68,35 +68,35 @@ def doors_of(server: SocketServer, http: HttpDoor | None = None) -> Doors:
 
 # fmt: off
 @cache
-def security_metrics() -> Table[Doors]:
+def security_metrics() -> Table[AuthenticationFacts]:
     """Metrics by listener, HTTP's too."""
     listener = ("listener",)
     return (
         Metric("tidelog_failed_tls_handshakes", COUNTER,
-               "TLS handshakes that failed: no TLS, or a certificate that is not good.", lambda doors: doors.failed_handshakes),
+               "TLS handshakes that failed: no TLS, or a certificate that is not good.", lambda facts: facts.failed_handshakes),
         Metric("tidelog_authentications", COUNTER,
                "Clients that authenticated by SASL, by AUTHENTICATE of the message-set protocol, or by a password over HTTP.",
-               lambda doors: doors.successes, listener),
+               lambda facts: facts.successes, listener),
         Metric("tidelog_failed_authentications", COUNTER, "Clients that gave a wrong user, password or token.",
-               lambda doors: doors.failures, listener),
+               lambda facts: facts.failures, listener),
         Metric("tidelog_http_turned_away", COUNTER, "Requests by HTTP that were not looked at, because their user, at that "
-               "address, or their address had failed too often.", lambda doors: doors.http_turned_away),
+               "address, or their address had failed too often.", lambda facts: facts.http_turned_away),
         Metric("tidelog_authentications_turned_away", COUNTER, "Attempts by SASL or AUTHENTICATE that were not looked at, "
                "because their user, at that address, or their address had failed too often.",
-               lambda doors: doors.turned_away, listener),
+               lambda facts: facts.turned_away, listener),
         Metric("tidelog_token_key_reads", COUNTER, "Times that the public keys of tokens were read (OAUTHBEARER).",
-               lambda doors: {name: keys.reads for name, keys in doors.keys.items()}, listener),
+               lambda facts: {name: keys.reads for name, keys in facts.keys.items()}, listener),
         Metric("tidelog_failed_token_key_reads", COUNTER,
                "Times that the public keys of tokens could not be read; the ones from before stayed.",
-               lambda doors: {name: keys.failed_reads for name, keys in doors.keys.items()}, listener),
+               lambda facts: {name: keys.failed_reads for name, keys in facts.keys.items()}, listener),
         Metric("tidelog_certificate_expiry_timestamp_seconds", GAUGE,
                "When a listener's certificate ends, in seconds since 1970; 0 where it is not good any more.",
-               lambda doors: {name: tls.not_after_s for name, tls in doors.tls.items()}, listener),
+               lambda facts: {name: tls.not_after_s for name, tls in facts.tls.items()}, listener),
         Metric("tidelog_certificate_reloads", COUNTER, "Times that a listener's certificate was read again.",
-               lambda doors: {name: tls.reloads for name, tls in doors.tls.items()}, listener),
+               lambda facts: {name: tls.reloads for name, tls in facts.tls.items()}, listener),
         Metric("tidelog_failed_certificate_reloads", COUNTER,
                "Times that a listener's certificate changed into one that can't be used; the old one stayed.",
-               lambda doors: {name: tls.failed_reloads for name, tls in doors.tls.items()}, listener),
+               lambda facts: {name: tls.failed_reloads for name, tls in facts.tls.items()}, listener),
     )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tidelog.broker.monitoring.security import access_metrics, audit_metrics, doors_of, security_metrics
+from tidelog.broker.monitoring.security import access_metrics, audit_metrics, authentication_facts, security_metrics
 from tidelog.broker.runtime.metric_family import families_of
 from tidelog.protocol.api_keys import ApiKey
 
@@ -18,7 +18,7 @@ def test_numbers_by_listener() -> None:
             "B": SimpleNamespace(name="B", sasl=False, tls=tls, successes=0, failures=0, tokens=None),
         },
     )
-    rows = {family.name: dict(family.rows) for family in families_of(security_metrics(), doors_of(server))}
+    rows = {family.name: dict(family.rows) for family in families_of(security_metrics(), authentication_facts(server))}
     assert rows == {
         "tidelog_failed_tls_handshakes": {(): 5},
         "tidelog_authentications": {("A",): 3},
