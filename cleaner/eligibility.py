@@ -1,5 +1,4 @@
-"""Decides which part of a log a pass may clean now, whether a pass should run, and if not why: a pure function of
-values.
+"""Decides which part of a log a pass may clean now, whether a pass should run, and if not why. Pure functions of values.
 
     log start      first dirty          first uncleanable     active
     | clean ......... | dirty .............. | not yet ......... | ...... |

@@ -59,6 +59,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def _listed(client: KafkaClient, states: list[str]) -> list[Any]:
+    """Groups in those states (none given: all), of every type, by id. KafkaFailure."""
     from ..protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
     from .support.kafka_client import check, patiently
 
@@ -110,6 +111,7 @@ def committed_of(client: KafkaClient, group: str) -> dict[Partition, int]:
 
 
 def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
+    """Descriptions of classic groups, by id. KafkaFailure: one is not there."""
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
     from .support.kafka_client import check, failure, patiently
@@ -130,12 +132,11 @@ def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
 
 def _shown(client: KafkaClient, names: list[str]) -> list[ShownGroup]:
     """Each group as its type tells of it. Classic ones, and names that are not there, are asked for as classic ones."""
-
     types = {listed.group_id: listed.group_type.lower() for listed in _listed(client, [])}
     found = []
-    for kind, described in DESCRIBE.items():
-        of_kind = [name for name in names if types.get(name) == kind]
-        found += described(client, of_kind) if of_kind else []
+    for group_type, describe_type in DESCRIBE.items():
+        of_type = [name for name in names if types.get(name) == group_type]
+        found += describe_type(client, of_type) if of_type else []
     classic = [name for name in names if types.get(name) not in DESCRIBE]
     for group in _described(client, classic) if classic else []:
         members = tuple(
@@ -172,21 +173,21 @@ def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
 
     found = []
     for group in _shown(client, groups):
-        told: dict[Partition, tuple[int | None, int | None]] = {}
+        shared: dict[Partition, tuple[int | None, int | None]] = {}
         if group.group_type == "share":  # it commits nothing: it begins at the first record that is not done with
-            told = share_offsets(client, group.group_id)
-            committed = {part: start for part, (start, _) in told.items() if start is not None}
+            shared = share_offsets(client, group.group_id)
+            committed = {part: start for part, (start, _) in shared.items() if start is not None}
         else:
             committed = committed_of(client, group.group_id)
         owners = {part: member for member in group.members for part in member.partitions}
         there: set[Partition] = set()
-        for topic in {topic for topic, _ in (*told, *committed, *owners)}:
+        for topic in {topic for topic, _ in (*shared, *committed, *owners)}:
             try:
                 there.update(partitions_of(client, [topic]))
             except KafkaFailure as error:
                 if error.code != "UNKNOWN_TOPIC_OR_PARTITION":
                     raise
-        rows = sorted({*told, *committed, *owners})
+        rows = sorted({*shared, *committed, *owners})
         ends = offsets_at(client, {part: LATEST for part in rows if part in there})
         found.append(
             {
@@ -214,7 +215,7 @@ def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
                         "partition": part[1],
                         "committed": committed.get(part),
                         "end": ends.get(part),
-                        "lag": told[part][1] if part in told else _lag(ends.get(part), committed.get(part)),
+                        "lag": shared[part][1] if part in shared else _lag(ends.get(part), committed.get(part)),
                         "member": owners[part].member_id if part in owners else None,
                     }
                     for part in rows
@@ -266,7 +267,6 @@ def picture(group: dict[str, Any]) -> list[str]:
 
 def run_delete(options: Any) -> int:
     """Prints; 0 when all are gone, 1 when one could not be deleted."""
-
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
     from .support.kafka_client import failure
@@ -359,6 +359,7 @@ def parse_time(text: str) -> int:
 
 
 def _commit(client: KafkaClient, group: str, targets: dict[Partition, int]) -> None:
+    """Commit these offsets for a group without members. KafkaFailure names the partition."""
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.offset_commit import (
         OffsetCommitRequest,
@@ -412,7 +413,7 @@ class ShownGroup(NamedTuple):
 
 
 def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
-    """Describe streams groups. KafkaFailure."""
+    """Descriptions of the streams groups of these names. KafkaFailure: one is not there."""
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
     from .support.kafka_client import check
@@ -448,7 +449,7 @@ def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup
 
 
 def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
-    """Describe consumer groups. KafkaFailure."""
+    """Descriptions of the consumer groups of these names. KafkaFailure: one is not there."""
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 
@@ -462,7 +463,7 @@ def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGrou
 
 
 def share_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
-    """Describe share groups. KafkaFailure."""
+    """Descriptions of the share groups of these names. KafkaFailure: one is not there."""
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
@@ -531,7 +532,7 @@ def share_offsets(client: KafkaClient, group: str) -> dict[Partition, tuple[int 
     }
 
 
-#: By type, as ListGroups has it.
+#: Type of a group, as ListGroups has it → how groups of it are described; all others are classic ones.
 DESCRIBE: Mapping[str, Callable[[Any, Sequence[str]], list[ShownGroup]]] = {
     "consumer": consumer_groups,
     "share": share_groups,

@@ -49,7 +49,7 @@ class Https:
             raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
     def use(self, config: BrokerConfig) -> None:
-        """Other settings hold, with the next look."""
+        """Take over a changed configuration, from the next look at the certificate on."""
         self._config = config
         self._next_look_s = 0.0
 

@@ -194,12 +194,12 @@ def last_pass_metrics() -> Table[Dirt]:
 
 
 def _of_failure(read: Callable[[Failure], float]) -> Callable[[Dirt], float | None]:
-    """Read of a partition that can't be cleaned; no row for others."""
+    """Make a metric's `read` of one that needs the failure of a partition's last pass; no row for others."""
     return lambda dirt: None if dirt.of.failure is None else read(dirt.of.failure)
 
 
 def _of_last(read: Callable[[PassResult], float | None]) -> Callable[[Dirt], float | None]:
-    """Read of a partition's last pass; no row before the first."""
+    """Make a metric's `read` of one that needs the result of a partition's last pass; no row before the first."""
     return lambda dirt: None if dirt.of.last_pass is None else read(dirt.of.last_pass)
 
 
@@ -209,7 +209,7 @@ def _recopy_percent(results: Sequence[PassResult]) -> float:
 
 
 def _dirty_age(cleaning: PartitionCleaning, now_ms: int) -> float | None:
-    """Seconds; None where nothing is dirty, or the time of the first dirty record is not known."""
+    """Seconds since the timestamp of the first dirty record; None where nothing is dirty, or it has none that is known."""
     began_ms = cleaning.section.first_timestamp
     return None if began_ms < 0 else max(0, now_ms - began_ms) / 1000
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .connection import Dispatches
     from .socket_server import Endpoint, SocketServer
 
-#: Encrypted before the socket is asked; also what one part gives at a time.
+#: Bytes that are encrypted before the socket is asked to take any; also what one part gives at a time.
 ENCRYPTED_BYTES = 128 * 1024
 
 
@@ -78,13 +78,12 @@ class TlsOutbound(Outbound):
         return self.idle
 
     def flush(self) -> None:
-        """Sends what the TLS layer itself has to say: of a handshake, alerts."""
+        """Send what the TLS layer itself has to say: messages of a handshake, alerts. Behind what waits already."""
         if not self._closed and not self._ciphertext:
             self._drain()
 
     def say_goodbye(self) -> None:
-        """Tells the peer that nothing more comes, as far as the socket takes it now: what is cut short can be told from
-        what is at its end."""
+        """Send TLS's close_notify, unless an answer is under way: a peer that gets none knows that what it has was cut short."""
         if self._closed or not self.idle:
             return
         with contextlib.suppress(ssl.SSLError, ValueError):
@@ -153,7 +152,7 @@ _plaintext_updated = Connection.buffer_updated
 
 
 class TlsConnection(Connection):
-    """Loop thread only. Made by the `SocketServer` for each socket accepted by a listener that speaks TLS."""
+    """One TLS connection, made by the `SocketServer` for each socket accepted by a listener that speaks TLS. Loop thread."""
 
     __slots__ = ("_ciphertext", "_established", "_incoming", "_outgoing", "_reading", "_security", "_tls")
 
@@ -252,7 +251,7 @@ class TlsConnection(Connection):
         return filled, not count
 
     def _shaken(self) -> None:
-        """The handshake is done: the client is who its certificate says."""
+        """The handshake is done: the client is who its certificate says, unless SASL asks it. Aborts if it may not connect."""
         self._established = True
         self.last_active = self._server.now()
         self.clear_deadline()
@@ -271,6 +270,7 @@ class TlsConnection(Connection):
             self._abort(refusal)
 
     def _what_failed(self, error: ssl.SSLError) -> str:
+        """Words for the log, with what to do about it where OpenSSL's code tells. Counts handshakes that failed."""
         if self._established:
             return f"TLS failed: {error.reason or error}"
         self._server.failed_handshakes += 1

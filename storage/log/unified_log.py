@@ -6,8 +6,8 @@
                      ^ logStartOffset          ^ recoveryPoint ^ highWatermark = logEndOffset, unless a sync is pending
 
 Start reading at `append_as_leader` and `read`. The files are `local_log.py`'s: segments, roll, flush, swap. How message sets and
-batches of another format or codec become records for this log is in `validator.py`; retention is `../retention`'s; loading and
-recovery are in `loader.py`, who calls when in `log_manager.py`. The module is long because whoever follows one append, or asks
+batches of another format or codec become records for this log is in `validator.py`; retention is in `retention_executor.py`,
+loading and recovery in `loader.py`; `../manager/` calls all of it. The module is long because whoever follows one append, or asks
 who moves a watermark, needs all of it.
 """
 

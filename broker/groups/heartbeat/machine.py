@@ -48,8 +48,8 @@ class Delay(NamedTuple):
 
 
 class DelaySet(NamedTuple):
-    """Call the machine's `delay_passed` after `delay_ms`. An earlier delay of the kind is forgotten, or stays if `absent`
-    says that only the first counts."""
+    """Call the machine's `delay_passed` after `delay_ms`. It replaces the member's delay of that kind; with `absent`, one that is
+    under way stays, and this one is dropped."""
 
     delay: Delay
     delay_ms: int
@@ -57,13 +57,13 @@ class DelaySet(NamedTuple):
 
 
 class DelayCleared(NamedTuple):
-    """Nobody waits for it any more; its epoch does not matter."""
+    """Cancel the member's delay of that kind, whichever epoch it was set with. None need be under way."""
 
     delay: Delay
 
 
 class MemberGone(NamedTuple):
-    """All delays of the member are forgotten."""
+    """The member has left, or was put out: cancel all its delays, and call `HeartbeatGroups.on_member_gone`."""
 
     member_id: str
 
@@ -72,9 +72,9 @@ Effect = DelaySet | DelayCleared | MemberGone
 
 
 class Work(NamedTuple):
-    """Something that takes long: `run` in a pool thread, then `then(group, result, now)` on the loop thread gives the outcome.
+    """Something that takes long: `run` in a pool thread, then `then(group, result, now_ms)` on the loop thread gives the outcome.
 
-    One piece of work a group is under way at a time; what comes meanwhile is left out, and later heartbeats ask again."""
+    One piece of work a group is under way at a time; what is asked for meanwhile is dropped, and later heartbeats ask again."""
 
     run: Callable[[], Any]
     then: Callable[[Any, Any, int], Outcome[None] | None]
@@ -82,7 +82,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """`answer` if all goes well; `records` in the order in which they are replayed."""
+    """Decision of a machine, not yet carried out: `answer` is given when the records are written, and replayed in their order."""
 
     answer: T
     records: Sequence[GroupRecord | CoordinatorRecord] = ()
@@ -114,8 +114,9 @@ class GroupSettings:
         return self._config()
 
     def int_of(self, group_id: str, name: str) -> int:
-        """`name` is the group's: `consumer.session.timeout.ms`, whose broker setting is `group.consumer.session.timeout.ms`
-        and has `group.consumer.min.…` and `group.consumer.max.…` for limits. KeyError where the broker has none."""
+        """Value that holds for the group. `name` is the group's own, as `consumer.session.timeout.ms`, whose broker setting is
+        `group.consumer.session.timeout.ms`, with `group.consumer.min.…` and `group.consumer.max.…` for limits. KeyError where the
+        broker has none."""
         config, names = self._config(), LIMITED[name]
         own = self._own(group_id).get(name)
         if own is None:

@@ -42,7 +42,7 @@ Adopt = Callable[["Shard", Group, "str | None"], None]
 
 
 class HeartbeatGroups:
-    """Made with the first heartbeat group or request; see `GroupCoordinator.heartbeat_groups`."""
+    """The heartbeat groups of one coordinator, which makes this with the first such group or request. Loop thread."""
 
     def __init__(
         self,
@@ -104,7 +104,8 @@ class HeartbeatGroups:
         return self._shards.find(group_id).groups.get(group_id)
 
     def carry_out(self, shard: Shard, group_id: str, outcome: Outcome[Any], kind: GroupType) -> Unsynced:
-        """Writes, replays, sets delays. The future is the write's durability. Raises ProtocolError if it cannot be written."""
+        """Carry an outcome out: write, replay, set delays. Returns a future of the write's durability, or None if nothing has to
+        be waited for. Raises ProtocolError if it cannot be written; nothing has changed then."""
         replaced, successor = outcome.replaced, outcome.successor
         records = [encoded(record) for record in outcome.records]
         if replaced is not None:
@@ -148,14 +149,14 @@ class HeartbeatGroups:
             del self._working[group_id]
 
     def close(self) -> None:
-        """No more work. The groups are forgotten one by one."""
+        """Cancel the work in pool threads. Delays stay until the caller has called `forget` for each group."""
         for task in list(self._working.values()):
             task.cancel()
 
     # -- groups that come and go
 
     def loaded(self, shard: Shard) -> None:
-        """The shard's groups were read from the log."""
+        """Set the delays of the shard's groups, which have just been read from the log."""
         now_ms = self._time.milliseconds()
         for group in list(shard.groups.values()):
             if isinstance(group, HeartbeatGroup):
@@ -163,7 +164,7 @@ class HeartbeatGroups:
                     self._apply(group.group_id, effect)
 
     def forget(self, shard: Shard, group: Group) -> None:
-        """The group is deleted, or the coordinator stops. Writes nothing."""
+        """Take a group out of memory, with its delays: it was deleted, or the coordinator stops. Writes nothing."""
         self._timers.forget(group.group_id)
         if shard.groups.get(group.group_id) is group:
             del shard.groups[group.group_id]

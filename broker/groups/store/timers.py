@@ -1,7 +1,10 @@
 """The delays of groups of all types: sessions of members, deadlines of rebalances.
 
 A member's session is renewed by every heartbeat and every commit, thousands of times for each time that it ends. So a
-renewal only writes down the new end; the timer fires at the old one, sees that, and goes to sleep again. Loop thread.
+renewal only writes down the new end; the timer fires at the old one, sees that, and is set again for what is left.
+
+Classic groups and heartbeat groups have a `GroupTimers` each. Nothing is stored: after a start a group's members have a whole
+session again. Loop thread.
 """
 
 from __future__ import annotations
@@ -14,14 +17,14 @@ if TYPE_CHECKING:
     from ....storage.clock import Time
     from ...runtime.timer import Timer, TimerHandle
 
-#: How a group is known: its id, or the group itself where a later one of the same id is another.
+#: Key of a group: its id, or the group itself where a later one of the same id is another.
 GroupT = TypeVar("GroupT", bound=Hashable)
 #: The argument that a delay is set with, and that `passed` gets.
 WhatT = TypeVar("WhatT")
 
 
 class DelayKind(StrEnum):
-    """Each member has at most one of each kind; group-wide ones have the empty member id."""
+    """Kinds of delay. A member has at most one of each kind at a time; a delay of the whole group has the empty member id."""
 
     SESSION = "session"
     REBALANCE = "rebalance"
@@ -31,6 +34,8 @@ class DelayKind(StrEnum):
 
 
 class _Delay(Generic[WhatT]):
+    """A delay under way, in ms of the monotonic clock: it ends at `ends_ms`; its timer fires at `fires_ms`, never later."""
+
     __slots__ = ("ends_ms", "fires_ms", "handle", "what")
 
     def __init__(self, what: WhatT, ends_ms: float, handle: TimerHandle) -> None:
@@ -44,7 +49,8 @@ _Place = tuple[str, DelayKind]
 
 
 class GroupTimers(Generic[GroupT, WhatT]):
-    """All delays of many groups. `passed` is called with the group and with what the delay was set with."""
+    """All delays of many groups. When one is over `passed` is called with the group and with what the delay was set with; it
+    may set it again."""
 
     __slots__ = ("_groups", "_passed", "_time", "_timer")
 
@@ -57,7 +63,7 @@ class GroupTimers(Generic[GroupT, WhatT]):
     def set(
         self, group: GroupT, kind: DelayKind, delay_ms: int, what: WhatT, *, member_id: str = "", absent: bool = False
     ) -> None:
-        """The delay ends `delay_ms` from now, whenever it ended before; but with `absent` the one under way counts."""
+        """Have the delay end `delay_ms` from now, whenever it would have ended; with `absent`, only if none is under way."""
         delays = self._groups.setdefault(group, {})
         place = member_id, kind
         delay = delays.get(place)

@@ -198,8 +198,11 @@ def _on_a_thread(work: Callable[[], None]) -> None:
 
 
 class Keys:
-    """Keys of one source. `find` is for a loop's thread, `find_blocking` for any other. A read ends on its own thread
-    and publishes its result by replacing attributes as a whole.
+    """Keys of one source, with what is needed to read them again. `find` is for a loop's thread, `find_blocking` for any other.
+    A read ends on a thread of its own and publishes its result by replacing attributes as a whole.
+
+    Attributes:
+        reads, failed_reads: reads since the start that gave keys, and that did not; for metrics.
     """
 
     def __init__(
@@ -280,6 +283,7 @@ class Keys:
     # -- inside
 
     def _search(self, key_id: str | None, algorithm: str) -> Generator[Wait, None, PublicKey | None]:
+        """Steps of a look-up, without a way to wait: yields each read that has to be waited for, and returns the key or None."""
         if self._clock() >= self._next_s or (self._reading is not None and not self._keys):
             reading = self.begin()
             if not self._failures_in_a_row:
@@ -298,6 +302,7 @@ class Keys:
         return next((key for key in fitting if key.key_id == key_id), None)
 
     def _may_look_again(self) -> bool:
+        """True if a read for a key that is not known may be begun, or is under way: see `BETWEEN_S`."""
         if self._reading is not None:
             return True
         now = self._clock()
