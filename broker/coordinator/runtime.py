@@ -222,7 +222,8 @@ class CoordinatorRuntime(Generic[ShardT]):
                 is_serving = True
                 loaded(shard, found)
             except Exception as error:
-                log.error("%s cannot be loaded: %s", name, error, exc_info=not says_what_is_wrong(error))
+                if self.failed.get(shard.index) != str(error):  # once, not with each time that it is read again
+                    log.error("%s cannot be loaded: %s", name, error, exc_info=not says_what_is_wrong(error))
                 self.failed = {**self.failed, shard.index: str(error)}
                 if is_serving:
                     self._shards[shard.index] = self._new_shard(shard.index)  # nothing of what was taken over by half
@@ -237,14 +238,15 @@ class CoordinatorRuntime(Generic[ShardT]):
         replay: Callable[[str, Iterator[ReplayBatch]], T],
         loaded: Callable[[ShardT, T], None],
     ) -> None:
-        log.info("%s: %d partitions that could not be read are read again", self.topic, len(shards))
         self._reload = task = self._loop.create_task(self._load_shards(shards, replay, loaded))
         task.add_done_callback(self._tell_failure)
 
     def _sound(self, shard: ShardT) -> None:
         """The shard begins to serve: what is taken over may be written to at once."""
         shard.loaded = True
-        self.failed = {index: why for index, why in self.failed.items() if index != shard.index}
+        if shard.index in self.failed:
+            log.info("%s-%d can be read again", self.topic, shard.index)
+            self.failed = {index: why for index, why in self.failed.items() if index != shard.index}
 
     def _reader(self, replay: Callable[[str, Iterator[ReplayBatch]], T], name: str, index: int) -> Callable[[], T]:
         return lambda: replay(name, self.log.replay(index))

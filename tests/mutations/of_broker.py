@@ -140,6 +140,14 @@ MUTATIONS = [
         (COORDINATOR_RUNTIME,),
     ),
     Mutation(
+        "broker/coordinator-unreadable-said-each-time",
+        "broker/coordinator/runtime.py",
+        "                if self.failed.get(shard.index) != str(error):",
+        "                if error is not None:",
+        "A disk that is gone has an ERROR for each partition of groups every 30 s.",
+        (COORDINATOR_RUNTIME,),
+    ),
+    Mutation(
         "broker/share-state-of-a-topic-that-went",
         "broker/share/coordinator.py",
         "            self._forget_deleted_topics(shard)\n\n        await",

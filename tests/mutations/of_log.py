@@ -75,6 +75,14 @@ MUTATIONS = [
         (f"{LOG_MANAGER}::test_a_directory_that_was_there_before_stays_where_its_log_cannot_be_opened",),
     ),
     Mutation(
+        "log/limit-behind-a-cleaned-segment",
+        "storage/log/reader.py",
+        "        if is_last and limit.position < end:",
+        "        if is_last:",
+        "A fetch that meets a swap of the cleaner is promised more bytes than the cleaned segment has.",
+        (f"{LOCAL_LOG}::test_a_read_whose_limit_was_found_before_a_swap_ends_at_it_all_the_same",),
+    ),
+    Mutation(
         "log/limit-of-a-swapped-segment",
         "storage/log/reader.py",
         "        if segment.base_offset >= limit.offset:",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -171,8 +172,11 @@ async def test_a_partition_that_cannot_be_loaded_is_nobodys_and_the_others_serve
 
 
 @pytest.mark.parametrize("error", [KafkaStorageError("no"), OSError(errno.EMFILE, "no")])
-async def test_a_partition_that_the_disk_would_not_give_is_read_again_until_it_does(error: Exception) -> None:
+async def test_a_partition_that_the_disk_would_not_give_is_read_again_until_it_does(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     """A lack of descriptors passes; nobody would be served from there until the next start. Kafka's leadership would move."""
+    caplog.set_level(logging.INFO)
     rig = Rig()
     runtime, refused = rig.runtime, {1, 2}
     runtime.open()
@@ -208,6 +212,11 @@ async def test_a_partition_that_the_disk_would_not_give_is_read_again_until_it_d
     runtime.close()
     await later()
     assert "".join(reads) == "0123122"
+    assert [record.message for record in caplog.records] == [
+        f"topic-1 cannot be loaded: {error}",
+        f"topic-2 cannot be loaded: {error}",
+        "topic-1 can be read again",
+    ]
 
 
 async def test_a_load_that_fails_as_a_whole_is_logged(caplog: pytest.LogCaptureFixture) -> None:
