@@ -15,11 +15,12 @@ from uuid import UUID
 from ...protocol.metadata_records import AccessControlEntryRecord, UserScramCredentialRecord
 from ..metadata.store import ACL, SCRAM
 from ..security.acl.authorizer import read_rules, stored_form
-from ..security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
+from ..security.acl.rules import acl_of
 from ..security.credentials import NUMBERS, Credential, parse_credential
 
 if TYPE_CHECKING:
     from ...protocol.metadata_records import MetadataRecord
+    from ..security.acl.model import Acl
 
     Resources = Mapping[str, Mapping[str, Mapping[str, str]]]
 
@@ -99,14 +100,6 @@ def _rules(resources: Resources) -> list[tuple[str, Acl]]:
 
 def _rule(record: AccessControlEntryRecord) -> Acl | None:
     try:
-        return Acl(
-            ResourceType(record.resource_type),
-            record.resource_name,
-            PatternType(record.pattern_type),
-            record.principal,
-            record.host,
-            AclOperation(record.operation),
-            Permission(record.permission_type),
-        )
+        return acl_of(record, record)
     except ValueError:
         return None

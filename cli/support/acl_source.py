@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ...broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
-from ...broker.security.acl.rules import AclFilter, Policy
+from ...broker.security.acl.rules import AclFilter, Policy, acl_of
 
 if TYPE_CHECKING:
+    from ...broker.security.acl.model import Acl
     from ...protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl
     from ...protocol.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource
     from .kafka_client import KafkaClient
@@ -171,15 +171,7 @@ def _rule(resource: DescribeAclsResource | DeleteAclsMatchingAcl, acl: AclDescri
     from .kafka_client import KafkaFailure
 
     try:
-        return Acl(
-            ResourceType(resource.resource_type),
-            resource.resource_name,
-            PatternType(resource.pattern_type),
-            acl.principal,
-            acl.host,
-            AclOperation(acl.operation),
-            Permission(acl.permission_type),
-        )
+        return acl_of(resource, acl)
     except ValueError as error:
         raise KafkaFailure(
             f"a rule for {acl.principal} is not understood: {error}; a newer tidelog may know it"

@@ -20,11 +20,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ....protocol.errors import ErrorCode, ProtocolError
 from ...runtime.cooperative import Steps
 from .model import CLUSTER_NAME, EVERYTHING, Acl, AclOperation, PatternType, Permission, ResourceType
+
+if TYPE_CHECKING:
+    from ....protocol.messages.delete_acls import DeleteAclsMatchingAcl
+    from ....protocol.messages.describe_acls import AclDescription, DescribeAclsResource
+    from ....protocol.metadata_records import AccessControlEntryRecord
 
 EVERYBODY = "User:*"
 """The principal of rules for all users."""
@@ -392,6 +397,22 @@ def new_rule(
         if len(text) > LONGEST_TEXT:
             raise _refused(f"a name, principal or host has {len(text)} characters; at most {LONGEST_TEXT} are kept")
     return rule
+
+
+def acl_of(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl | AccessControlEntryRecord,
+    entry: AclDescription | DeleteAclsMatchingAcl | AccessControlEntryRecord,
+) -> Acl:
+    """Make the rule that a broker told, or wrote: `entry`, about `resource`. ValueError: a number that is not known here."""
+    return Acl(
+        ResourceType(resource.resource_type),
+        resource.resource_name,
+        PatternType(resource.pattern_type),
+        entry.principal,
+        entry.host,
+        AclOperation(entry.operation),
+        Permission(entry.permission_type),
+    )
 
 
 def new_filter(
