@@ -41,8 +41,13 @@ _TRANSACTION_STATE = "__transaction_state"
 _SHARE_GROUP_STATE = "__share_group_state"
 _DELETED = "<DELETE>"
 
+Layouts = Mapping[int, tuple[type[Message], type[Message]]]
+"""Number at the start of a key → layouts of key and value."""
+Texts = tuple[str | None, str | None]
+"""Key and value."""
 
-def decoder_for(path: str) -> Callable[[bytes | None, bytes | None], tuple[str | None, str | None]] | None:
+
+def decoder_for(path: str) -> Callable[[bytes | None, bytes | None], Texts] | None:
     """The decoder for a file, by its directory's name; None for the topics of applications."""
     file = Path(path).absolute()
     name = parse_directory_name(file.parent.name)
@@ -58,49 +63,52 @@ def decoder_for(path: str) -> Callable[[bytes | None, bytes | None], tuple[str |
     return None
 
 
-def offsets_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+def offsets_text(key: bytes | None, value: bytes | None) -> Texts:
     """A record of `__consumer_offsets`. ValueError when it is none."""
+    return _texts(_offset_layouts(), key, value)
+
+
+def transactions_text(key: bytes | None, value: bytes | None) -> Texts:
+    """A record of `__transaction_state`. ValueError when it is none."""
+    return _texts({TransactionLogKey.VERSIONS[0]: (TransactionLogKey, TransactionLogValue)}, key, value)
+
+
+def share_state_text(key: bytes | None, value: bytes | None) -> Texts:
+    """A record of `__share_group_state`. ValueError when it is none."""
+    return _texts(
+        {0: (ShareSnapshotKey, ShareSnapshotValue), 1: (ShareUpdateKey, ShareUpdateValue)}, key, value, "kind"
+    )
+
+
+def _texts(layouts: Layouts, key: bytes | None, value: bytes | None, name: str = "version") -> Texts:
+    """Decode a record by the number at the start of its key, which is called `name`. ValueError."""
     if key is None or len(key) < 2:
         raise ValueError("a record without a version in its key")
-    version = int.from_bytes(key[:2], "big", signed=True)
-    is_offset = version in range(OffsetCommitKey.VERSIONS[0], OffsetCommitKey.VERSIONS[1] + 1)
-    if not is_offset and version != GroupMetadataKey.VERSIONS[0]:
-        return _heartbeat_group_text(version, key, value)
+    number = int.from_bytes(key[:2], "big", signed=True)
+    if number not in layouts:
+        return f"a key of {name} {number}, which is not known", None
+    key_layout, value_layout = layouts[number]
     try:
-        decoded, _ = decode(OffsetCommitKey if is_offset else GroupMetadataKey, version, key, 2)
-        key_text = _json({"type": str(version), "data": as_data(decoded, version)})
-        if value is None:
-            return key_text, _DELETED
-        if is_offset:
-            offset, version = decode_with_version(OffsetCommitValue, value)
-            data = as_data(offset, version)
-        else:
-            group, version = decode_with_version(GroupMetadataValue, value)
-            data = _group(group, version)
-    except ProtocolError as error:
-        raise ValueError(str(error)) from None
-    return key_text, _json({"version": str(version), "data": data})
-
-
-def _heartbeat_group_text(version: int, key: bytes, value: bytes | None) -> tuple[str | None, str | None]:
-    """A record of a group of one of the newer protocols."""
-    layout = heartbeat_group_layouts().get(version)
-    if layout is None:
-        return f"a key of version {version}, which is not known", None
-    key_layout, value_layout = layout
-    try:
-        decoded, _ = decode(key_layout, version, key, 2)
-        key_text = _json({"type": str(version), "data": as_data(decoded, version)})
+        key_text = _json({"type": str(number), "data": as_data(decode(key_layout, number, key, 2)[0], number)})
         if value is None:
             return key_text, _DELETED
         content, version = decode_with_version(value_layout, value)
     except ProtocolError as error:
         raise ValueError(str(error)) from None
-    return key_text, _json({"version": str(version), "data": as_data(content, version)})
+    data = _group(content, version) if isinstance(content, GroupMetadataValue) else as_data(content, version)
+    return key_text, _json({"version": str(version), "data": data})
 
 
 @lru_cache
-def heartbeat_group_layouts() -> Mapping[int, tuple[type[Message], type[Message]]]:
+def _offset_layouts() -> Layouts:
+    first, last = OffsetCommitKey.VERSIONS
+    commits = dict.fromkeys(range(first, last + 1), (OffsetCommitKey, OffsetCommitValue))
+    groups = {GroupMetadataKey.VERSIONS[0]: (GroupMetadataKey, GroupMetadataValue)}
+    return {**heartbeat_group_layouts(), **commits, **groups}
+
+
+@lru_cache
+def heartbeat_group_layouts() -> Layouts:
     """Key version → layouts of key and value, as the three modules declare them in pairs: `…Key`, `…Value`."""
     from ...protocol.messages import consumer_group_records, share_group_records, streams_group_records
 
@@ -128,48 +136,7 @@ def _opened(cls: type[Message], data: bytes, otherwise: Any) -> Any:
         return otherwise
 
 
-def transactions_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
-    """A record of `__transaction_state`. ValueError when it is none."""
-    if key is None or len(key) < 2:
-        raise ValueError("a record without a version in its key")
-    version = int.from_bytes(key[:2], "big", signed=True)
-    if version != TransactionLogKey.VERSIONS[0]:
-        return f"a key of version {version}, which is not known", None
-    try:
-        key_text = _json(
-            {"type": str(version), "data": as_data(decode(TransactionLogKey, version, key, 2)[0], version)}
-        )
-        if value is None:
-            return key_text, _DELETED
-        state, version = decode_with_version(TransactionLogValue, value)
-    except ProtocolError as error:
-        raise ValueError(str(error)) from None
-    return key_text, _json({"version": str(version), "data": as_data(state, version)})
-
-
-def share_state_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
-    """A record of `__share_group_state`. ValueError when it is none."""
-    if key is None or len(key) < 2:
-        raise ValueError("a record without a version in its key")
-    kind = int.from_bytes(key[:2], "big", signed=True)
-    layouts: dict[int, tuple[type[Message], type[Message]]] = {
-        0: (ShareSnapshotKey, ShareSnapshotValue),
-        1: (ShareUpdateKey, ShareUpdateValue),
-    }
-    if kind not in layouts:
-        return f"a key of kind {kind}, which is not known", None
-    key_layout, value_layout = layouts[kind]
-    try:
-        key_text = _json({"type": str(kind), "data": as_data(decode(key_layout, kind, key, 2)[0], kind)})
-        if value is None:
-            return key_text, _DELETED
-        state, version = decode_with_version(value_layout, value)
-    except ProtocolError as error:
-        raise ValueError(str(error)) from None
-    return key_text, _json({"version": str(version), "data": as_data(state, version)})
-
-
-def metadata_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+def metadata_text(key: bytes | None, value: bytes | None) -> Texts:
     """A record of KRaft's metadata log. ValueError when it is none."""
     if value is None:
         raise ValueError("a record without a value")
