@@ -24,6 +24,7 @@ from ...protocol.message_set.wire import (
     parse_authenticate,
     refusal_answer,
 )
+from ..network.sasl_gate import check_size
 from ..runtime.exceptions import ConnectionAborted
 from ..security.principal import user
 from ..security.sasl.login_attempts import TurnedAway
@@ -76,11 +77,7 @@ class MessageSetGate:
             connection.authentication = cast("Authentication", session)
         if session.done:  # it came in one piece with AUTHENTICATE
             return self.dispatcher.dispatch(buffer, start, end, connection)
-        if end - start > self._security.max_receive_bytes:
-            raise ConnectionAborted(
-                f"a request of {end - start} bytes before authentication; at most {self._security.max_receive_bytes} are read "
-                "(sasl.server.max.receive.size)"
-            )
+        check_size(end - start, self._security.max_receive_bytes)
         kind = _read_type(buffer, start)[0] if end - start >= TYPE_SIZE else -1
         if kind != RequestType.AUTHENTICATE:
             name = RequestType(kind).name if 0 <= kind < len(RequestType) else f"type {kind}"

@@ -23,6 +23,14 @@ _read_header = struct.Struct(">hhi").unpack_from  # api key, api version, correl
 _ALLOWED = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
 
 
+def check_size(size: int, most: int) -> None:
+    """Raise ConnectionAborted for a request before authentication of more than `most` bytes."""
+    if size > most:
+        raise ConnectionAborted(
+            f"a request of {size} bytes before authentication; at most {most} are read (sasl.server.max.receive.size)"
+        )
+
+
 class SaslGate:
     """Handler of a listener's connections until their clients have authenticated. Loop thread."""
 
@@ -41,11 +49,7 @@ class SaslGate:
             state = connection.authentication = Authentication(connection, self._security, hand_over)
         if state.done:  # it came in one piece with the last step
             return self.dispatcher.dispatch(buffer, start, end, connection)
-        if end - start > self._security.max_receive_bytes:
-            raise ConnectionAborted(
-                f"a request of {end - start} bytes before authentication; at most {self._security.max_receive_bytes} are read "
-                "(sasl.server.max.receive.size)"
-            )
+        check_size(end - start, self._security.max_receive_bytes)
         if state.raw:
             return state.token(bytes(memoryview(buffer)[start:end]))
         if end - start < 8:
