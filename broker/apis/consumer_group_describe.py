@@ -104,13 +104,14 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicRegistry)
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.subscribed_topics),
         subscribed_topic_regex=member.expression,
-        assignment=_assignment((member.assigned, member.pending), topics),
-        target_assignment=_assignment((group.target.get(member.member_id, {}),), topics),
+        assignment=assignment_of((member.assigned, member.pending), topics),
+        target_assignment=assignment_of((group.target.get(member.member_id, {}),), topics),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
 
 
-def _assignment(parts: Iterable[Mapping[bytes, Iterable[int]]], topics: TopicRegistry) -> Assignment:
+def assignment_of(parts: Iterable[Mapping[bytes, Iterable[int]]], topics: TopicRegistry) -> Assignment:
+    """All these partitions by the names of their topics; those of topics that are gone are left out."""
     found: dict[bytes, set[int]] = {}
     for part in parts:
         for topic_id, partitions in part.items():

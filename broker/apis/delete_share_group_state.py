@@ -5,7 +5,6 @@ Brokers of a cluster ask the share coordinator so; here it is in the same proces
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
 async def delete_share_group_state(
     request: DeleteShareGroupStateRequest, context: RequestContext
 ) -> DeleteShareGroupStateResponse:
-    outcome = partial(_outcome, context.services.share.get().coordinator)
+    coordinator = context.services.share.get().coordinator
     return DeleteShareGroupStateResponse(
-        results=await topic_results(request, DeleteStateResult, PartitionResult, outcome)
+        results=await topic_results(request, coordinator, DeleteStateResult, PartitionResult, _outcome)
     )
 
 

@@ -5,7 +5,6 @@ Brokers of a cluster ask the share coordinator so; here it is in the same proces
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
 async def initialize_share_group_state(
     request: InitializeShareGroupStateRequest, context: RequestContext
 ) -> InitializeShareGroupStateResponse:
-    outcome = partial(_outcome, context.services.share.get().coordinator)
+    coordinator = context.services.share.get().coordinator
     return InitializeShareGroupStateResponse(
-        results=await topic_results(request, InitializeStateResult, PartitionResult, outcome)
+        results=await topic_results(request, coordinator, InitializeStateResult, PartitionResult, _outcome)
     )
 
 

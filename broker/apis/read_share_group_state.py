@@ -5,7 +5,6 @@ Brokers of a cluster ask the share coordinator so; here it is in the same proces
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -38,8 +37,10 @@ if TYPE_CHECKING:
 async def read_share_group_state(
     request: ReadShareGroupStateRequest, context: RequestContext
 ) -> ReadShareGroupStateResponse:
-    outcome = partial(_outcome, context.services.share.get().coordinator)
-    return ReadShareGroupStateResponse(results=await topic_results(request, ReadStateResult, PartitionResult, outcome))
+    coordinator = context.services.share.get().coordinator
+    return ReadShareGroupStateResponse(
+        results=await topic_results(request, coordinator, ReadStateResult, PartitionResult, _outcome)
+    )
 
 
 async def _outcome(coordinator: ShareCoordinator, key: SharePartitionKey, part: PartitionData) -> PartitionResult:

@@ -7,7 +7,6 @@ Brokers of a cluster ask the share coordinator so; here it is in the same proces
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 async def read_share_group_state_summary(
     request: ReadShareGroupStateSummaryRequest, context: RequestContext
 ) -> ReadShareGroupStateSummaryResponse:
-    outcome = partial(_outcome, context.services.share.get().coordinator)
+    coordinator = context.services.share.get().coordinator
     return ReadShareGroupStateSummaryResponse(
-        results=await topic_results(request, ReadStateSummaryResult, PartitionResult, outcome)
+        results=await topic_results(request, coordinator, ReadStateSummaryResult, PartitionResult, _outcome)
     )
 
 

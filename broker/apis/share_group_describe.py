@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
-from ...protocol.messages.consumer_group_describe import Assignment, TopicPartitions
 from ...protocol.messages.share_group_describe import (
     DescribedGroup,
     Member,
@@ -17,7 +16,7 @@ from ..requests.access import requires_each
 from ..requests.authorized_operations import operations_of
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
-from .consumer_group_describe import UNSEEN_TOPICS, may_describe_all
+from .consumer_group_describe import UNSEEN_TOPICS, assignment_of, may_describe_all
 from .share_group_heartbeat import check_enabled
 
 if TYPE_CHECKING:
@@ -73,12 +72,6 @@ def _describe(group_id: str, tells_operations: bool, context: RequestContext) ->
 
 
 def _member(member: ShareMember, topics: TopicRegistry) -> Member:
-    named = ((topics.by_id(topic_id), topic_id, indexes) for topic_id, indexes in member.assigned.items())
-    rows = [
-        TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(indexes))
-        for topic, topic_id, indexes in named
-        if topic is not None
-    ]
     return Member(
         member_id=member.member_id,
         rack_id=member.rack_id,
@@ -86,5 +79,5 @@ def _member(member: ShareMember, topics: TopicRegistry) -> Member:
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.subscribed_topics),
-        assignment=Assignment(topic_partitions=sorted(rows, key=lambda row: row.topic_name)),
+        assignment=assignment_of((member.assigned,), topics),
     )

@@ -7,7 +7,6 @@ Brokers of a cluster ask the share coordinator so; here it is in the same proces
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
 async def write_share_group_state(
     request: WriteShareGroupStateRequest, context: RequestContext
 ) -> WriteShareGroupStateResponse:
-    outcome = partial(_outcome, context.services.share.get().coordinator)
+    coordinator = context.services.share.get().coordinator
     return WriteShareGroupStateResponse(
-        results=await topic_results(request, WriteStateResult, PartitionResult, outcome)
+        results=await topic_results(request, coordinator, WriteStateResult, PartitionResult, _outcome)
     )
 
 

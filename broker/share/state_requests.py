@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..runtime.error_codes import error_code
 from .records import SharePartitionKey
+
+if TYPE_CHECKING:
+    from .coordinator import ShareCoordinator
 
 TopicT = TypeVar("TopicT")
 
 
 async def topic_results(
     request: Any,
+    coordinator: ShareCoordinator,
     topic_type: Callable[..., TopicT],
     partition_type: Callable[..., Any],
-    outcome: Callable[[SharePartitionKey, Any], Awaitable[Any]],
+    outcome: Callable[[ShareCoordinator, SharePartitionKey, Any], Awaitable[Any]],
 ) -> list[TopicT]:
     """`topic_type` of each topic, with what `outcome` makes of each of its partitions, in the request's order.
 
@@ -24,7 +28,7 @@ async def topic_results(
 
     async def result(key: SharePartitionKey, part: Any) -> Any:
         try:
-            return await outcome(key, part)
+            return await outcome(coordinator, key, part)
         except Exception as error:
             code, message = error_code(error)
             return partition_type(partition=part.partition, error_code=code, error_message=message)

@@ -283,33 +283,15 @@ def checked_batch(
     if size > rules.max_message_bytes:
         raise RecordTooLargeError(f"a batch of {size} bytes, max.message.bytes is {rules.max_message_bytes}")
     data = bytearray(memoryview(buffer)[start:end])
-    batch = validate_and_assign(
-        data,
-        0,
-        size,
-        rules.base_offset,
-        rules.leader_epoch,
-        rules.append_time_ms,
-        rules.require_keys,
-        True,
-        rules.earliest,
-        rules.latest,
-    )
+    batch = _validated(data, rules)
     if target is not None and target.recompresses(batch.compression):
         data = target.recompressed(data, rules.max_message_bytes)
     return CheckedBatch(data, config, rules.append_time_ms, size)
 
 
-def make_ready(buffer: Buffer, start: int, end: int, target: TargetFormat, rules: AppendRules) -> ValidatedRecords:
-    """A message set, or for a topic of format 0 or 1 a batch of format 2, ready to be appended, in new bytes. Takes long.
-
-    Raises as `validate_message_set`; FormatLacksFeatureError: the batch has a producer id, or is transactional.
-    """
-    if target.magic >= MAGIC_V2 or end - start <= MAGIC_AT or buffer[start + MAGIC_AT] < MAGIC_V2:
-        return validate_message_set(buffer, start, end, target, rules)
-    _check_came(end - start, rules.max_message_bytes)
-    data = bytearray(memoryview(buffer)[start:end])
-    batch = validate_and_assign(
+def _validated(data: bytearray, rules: AppendRules) -> BatchInfo:
+    """Check a batch of format 2 and fill in what the broker assigns; in place."""
+    return validate_and_assign(
         data,
         0,
         len(data),
@@ -321,6 +303,18 @@ def make_ready(buffer: Buffer, start: int, end: int, target: TargetFormat, rules
         rules.earliest,
         rules.latest,
     )
+
+
+def make_ready(buffer: Buffer, start: int, end: int, target: TargetFormat, rules: AppendRules) -> ValidatedRecords:
+    """A message set, or for a topic of format 0 or 1 a batch of format 2, ready to be appended, in new bytes. Takes long.
+
+    Raises as `validate_message_set`; FormatLacksFeatureError: the batch has a producer id, or is transactional.
+    """
+    if target.magic >= MAGIC_V2 or end - start <= MAGIC_AT or buffer[start + MAGIC_AT] < MAGIC_V2:
+        return validate_message_set(buffer, start, end, target, rules)
+    _check_came(end - start, rules.max_message_bytes)
+    data = bytearray(memoryview(buffer)[start:end])
+    batch = _validated(data, rules)
     return target.converted(data, batch, rules.max_message_bytes)
 
 
