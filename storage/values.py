@@ -20,7 +20,7 @@ MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
 
 class AppendOrigin(Enum):
-    """Who appends. A client's batch is checked for sequence and duplicates, and comes alone."""
+    """Origin of an append. A client's batch is checked for sequence and duplicates, and comes alone."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"

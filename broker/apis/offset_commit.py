@@ -86,7 +86,8 @@ def _commit(
 
 
 async def _make_topic(request: OffsetCommitRequest, context: RequestContext, checked: _Checked) -> OffsetCommitResponse:
-    """Nobody who kept offsets in ZooKeeper has looked for a coordinator, which would have made the topic."""
+    """Make `__consumer_offsets`, then commit: a client that kept its offsets in ZooKeeper has not looked for a coordinator, which
+    would have made the topic."""
     await context.services.groups.ensure_topic()
     answer = _commit(request, context, checked)
     return answer if isinstance(answer, OffsetCommitResponse) else await answer

@@ -139,7 +139,7 @@ class CleanRequests:
         return request if request is not None and request.topic == topic else None
 
     def stop(self) -> None:
-        """No request is begun any more, the pass under way ends where it is."""
+        """Begin no further request; the pass under way ends where it is. Waits for the thread, up to `_STOP_TIMEOUT_S`."""
         self._stopping.set()
         with self._lock:
             thread = self._thread

@@ -174,7 +174,7 @@ class CoordinatorRuntime(Generic[ShardT]):
                 shard.loaded = loaded
 
     async def start(self, load: Coroutine[Any, Any, None], patience_s: float) -> None:
-        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet.
+        """Begin to answer requests, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet.
 
         Returns when `load` is done, or after `patience_s`, and it goes on in the background. Some tools take that error for
         final, so what can be loaded at once is. Called when topics are known."""

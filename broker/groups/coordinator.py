@@ -427,7 +427,7 @@ class GroupCoordinator:
         return self._commits.delete_group(group_id)
 
     def shards(self) -> Sequence[Shard]:
-        """For tests and `describe` of the internals. Read only."""
+        """The shards as they are now; for tests, which only read them."""
         return tuple(self._runtime)
 
     def __repr__(self) -> str:

@@ -103,7 +103,7 @@ class HttpServer:
             self.https.use(config)
 
     def _authentication_facts(self) -> HttpAuthenticationFacts:
-        """Who was let in and who was not, for a scrape. Loop thread."""
+        """Counters, certificate and token keys of this listener, for a scrape. Loop thread."""
         from ..monitoring.security import HttpAuthenticationFacts
 
         facts = HttpAuthenticationFacts()

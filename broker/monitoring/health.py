@@ -181,7 +181,7 @@ class Health:
                 )  # fmt: skip
 
     def _loop_silence_s(self) -> float:
-        """For how long the loop has owed a sign. Asks for the next one."""
+        """Seconds for which the loop has owed a sign; 0 if it has given the last one, and is asked for the next."""
         with self._lock:
             if self._asked_s is not None:
                 return self._now_s() - self._asked_s

@@ -216,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def closing(self) -> bool:
-        """No further request is handled, whatever comes."""
+        """True from the moment that the connection is to end: no further request is handled, whatever comes."""
         return self._state >= LEAVING
 
     @property

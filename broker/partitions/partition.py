@@ -205,7 +205,8 @@ class Partition:
             self.appended()
 
     def appended(self) -> None:
-        """For appends that went to the log directly (internal topics), or in another thread."""
+        """Sync, or wake waiting fetches, after an append that went to the log directly (internal topics), or in another thread.
+        Loop thread."""
         if self.log.needs_sync:
             self.sync()
         elif self.waiters:
@@ -395,7 +396,7 @@ class PartitionTable:
         return self._sync_workers[path], offload
 
     def close(self) -> None:
-        """No work is taken any more. Syncs under way end by themselves; their outcomes are not waited for."""
+        """Have the directories' threads take no further work. Syncs under way end by themselves; nobody waits for them."""
         for threads in (*self._sync_workers.values(), *self._writers.values()):
             threads.close()
 

@@ -245,7 +245,7 @@ class ProduceJob(LoopBudget):
         return self._after_syncs(None)
 
     def _abort_on_failure(self) -> None:
-        """For acks 0, which has no answer to tell a failure by."""
+        """End the connection if a batch of a request with acks=0 failed, which has no answer to tell it by: ConnectionAborted."""
         if self._record_errors is not None:
             raise ConnectionAborted(f"a produce with acks=0 failed: {_first_failure(self._answers)}")
 

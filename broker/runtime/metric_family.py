@@ -102,7 +102,7 @@ class Histogram(Generic[S]):
     kind: str = HISTOGRAM
 
     def family(self, subjects: Sequence[tuple[Labels, S]]) -> HistogramFamily:
-        """What a scrape says of these subjects: a row for each label that `read` gives."""
+        """Family of these subjects as they are now: a row for each label that `read` gives."""
         rows = [
             ((*place, label), counts, total)
             for place, subject in subjects

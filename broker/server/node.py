@@ -209,7 +209,7 @@ class Node:
             services.users.get()  # read here, on the loop thread: HTTP's threads may look at them then
 
     def _follow_settings(self, services: Services) -> None:
-        """From now on, changed settings are checked and take effect everywhere."""
+        """Have settings that are changed while running checked, and take effect, from now on."""
         settings = services.settings
         settings.on_changed.append(self._use)
         settings.checks.append(self.socket_server.check)
@@ -217,7 +217,7 @@ class Node:
             settings.checks.append(self.http.check)
 
     def _use(self, config: BrokerConfig) -> None:
-        """Settings were changed while running. Loop thread."""
+        """Hand settings that were changed while running to the parts that read them once. Loop thread."""
         services = self.services
         self.socket_server.use(config)
         if self.http is not None:

@@ -137,7 +137,7 @@ class ShareCoordinator:
     # -- the persister's five calls (KIP-932). All raise ProtocolError, and nothing was changed then.
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Unsynced:
-        """From here on there is state of the partition: nothing delivered, beginning at `start_offset` (-1: wherever the
+        """Make the state of a partition: nothing delivered, beginning at `start_offset` (-1: wherever the
         group's settings say when it is first read). FENCED_STATE_EPOCH."""
         shard = self._shard(key)
         entry = shard.entries.get(key)

@@ -230,7 +230,7 @@ class SharePartitions:
         return found.high_watermark
 
     def drop(self, key: SharePartitionKey) -> None:
-        """Nobody uses it any more; the next read loads it anew."""
+        """Give up what is held of a partition, and wake who waits for it; the next read loads it anew."""
         held = self._held.pop(key, None)
         if held is not None:
             held.is_fenced = True

@@ -197,7 +197,7 @@ class RecordState(IntEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Nobody gets the record any more."""
+        """True if nobody gets the record any more."""
         return self >= RecordState.ACKNOWLEDGED
 
 

@@ -91,7 +91,7 @@ def first_at(segments: Sequence[SegmentFile], timestamp: int, start: int, end: i
 
 
 def _behind(segment: SegmentFile, timestamp: int) -> int:
-    """No record below this offset has that timestamp or a later one, says the time index."""
+    """Offset below which no record has that timestamp or a later one, by the time index."""
     path = os.path.join(segment.directory, file_name(segment.base_offset, TIME_INDEX_SUFFIX))
     try:
         with open(path, "rb") as file:

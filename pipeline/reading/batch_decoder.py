@@ -71,7 +71,7 @@ class AbortedAsFetched:
         self._active: set[int] = set()
 
     def start(self, transactions: Iterable[tuple[int, int]]) -> None:
-        """With a new answer's (producer id, first offset)."""
+        """Begin a new answer, with the (producer id, first offset) of each aborted transaction in it."""
         self._active.clear()
         self._to_come.clear()
         for producer_id, first_offset in transactions:

@@ -78,16 +78,16 @@ class Cluster(Protocol):
     """Operations of the driver on the cluster. Each may fail, done or not done."""
 
     def fence(self) -> None:
-        """No other driver of this query can write a token from now on."""
+        """Keep all other drivers of this query from writing tokens, from now on."""
 
     def read(self) -> View:
         """All tokens and marks written so far."""
 
     def end(self, part: Part, *, commit: bool) -> bool:
-        """Ends its transaction; False when it is none that can be ended so any more (which says nothing of how it ended)."""
+        """Ends the transaction of a part; False when it can be ended so no more (which says nothing of how it ended)."""
 
     def write(self, token: Token) -> None:
-        """Fails, and writes nothing, when another driver has fenced this one."""
+        """Write a token; fails, and writes nothing, when another driver has fenced this one."""
 
     def sweep(self, keep: Sequence[Part]) -> None:
         """Aborts what this query has open besides these, of whichever attempt."""

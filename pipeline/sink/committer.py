@@ -57,7 +57,8 @@ def driver_id(prefix: str, query: str) -> str:
 
 
 def task_id(prefix: str, query: str, run: str, task: int, attempt: int, batch: int) -> str:
-    """No two attempts that can be alive at once have the same; and there are not more than PHASES for each over the batches."""
+    """Transactional id of an attempt at a task: no two attempts that can be alive at once have the same, and over all batches
+    an attempt has no more than PHASES of them."""
     return f"{prefix}-{query}-{run}-{task}-{attempt}-{batch % PHASES}"
 
 

@@ -74,7 +74,7 @@ class KafkaClient:
     # -- asking
 
     def request(self, request: ApiMessage, response: type[ResponseT], *, up_to: int, at_least: int = 0) -> ResponseT:
-        """From any broker. `up_to` and `at_least`: the versions that the caller's code knows."""
+        """Send a request to any broker, wait for the answer. `up_to`, `at_least`: the versions that the caller's code knows."""
         return self.retry(lambda: self.any_connection().request(request, response, up_to=up_to, at_least=at_least))
 
     def request_from(
@@ -87,7 +87,7 @@ class KafkaClient:
         self, key: str, kind: CoordinatorKind, request: ApiMessage, response: type[ResponseT], *, up_to: int,
         at_least: int = 0, error_of: Callable[[ResponseT], int] = lambda answer: getattr(answer, "error_code", 0),
     ) -> ResponseT:  # fmt: skip
-        """From the coordinator of the group or transactional id, looked up anew when it has moved.
+        """Send a request to the coordinator of the group or transactional id, which is looked up anew when it has moved.
 
         BrokerError for what `error_of` gives, unless it is 0: by default the answer's own error code.
         """
@@ -133,7 +133,7 @@ class KafkaClient:
         raise BrokerUnreachableError("; ".join(failed))
 
     def connection(self, node_id: int) -> Connection:
-        """To that broker, of which metadata or a coordinator's look-up has told."""
+        """Connection to that broker, of which metadata or a coordinator's look-up has told."""
         if node_id not in self._brokers:
             self.metadata([])
         address = self._brokers.get(node_id)

@@ -139,7 +139,7 @@ class LeaderEpochCache:
     # --- changing, the log's writer ---
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """From `start_offset` on, records are of `epoch`. False when that is known already.
+        """Note that records are of `epoch` from `start_offset` on. False when that is known already.
 
         Entries that contradict it (an epoch not below, or a start not below) go.
         """

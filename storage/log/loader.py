@@ -394,7 +394,7 @@ class LogLoader:
     # --- pass 5 ---
 
     def _start_anew(self, segments: list[LogSegment]) -> int:
-        """No segment is left, or the log ends before its start: everything in it was deleted. Begin empty at the start."""
+        """Begin empty at the log start offset: no segment is left, or the log ends before its start, so all in it was deleted."""
         if segments:
             logger.warning(
                 "%s: the log ends before its start at %d; it begins there anew, empty",

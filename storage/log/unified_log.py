@@ -267,7 +267,7 @@ class UnifiedLog:
         return self._producers
 
     def last_records_of_producers(self) -> list[tuple[int, int, int]]:
-        """For each known producer: (producer id, offset of its last data record or -1, epoch). Any thread."""
+        """Known producers: (producer id, offset of its last data record or -1, epoch). Any thread."""
         with self._lock:
             return [
                 (entry.producer_id, entry.last_offset, entry.producer_epoch)

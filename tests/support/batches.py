@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
 
 def murmur2(data: bytes) -> int:
-    """As Kafka's clients hash keys."""
+    """Hash of a key, as Kafka's clients compute it."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
     h = 0x9747B28C ^ len(data)
     whole = len(data) // 4 * 4
@@ -87,7 +87,7 @@ def columns_of(rows: Sequence[Row], shift: int = 0) -> dict[str, Any]:
 
 
 class PlainBuilder:
-    """As `BatchBuilder`, without columns."""
+    """The same as `BatchBuilder`, of rows alone."""
 
     def __init__(
         self, partitions: int, choose: Callable[[], int], *, batch_bytes: int, codec: int = 0, producer_id: int = -1,

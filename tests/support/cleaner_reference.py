@@ -120,7 +120,7 @@ class Transactions:
         self.kept: list[tuple[int, int]] = []
 
     def is_aborted(self, producer_id: int, base_offset: int) -> bool:
-        """Whether a transactional batch of this producer at this offset was aborted."""
+        """True if a transactional batch of this producer at this offset was aborted."""
         return any(producer == producer_id and first <= base_offset <= last for producer, first, last in self._aborted)
 
     def open_producers(self) -> list[int]:
@@ -134,7 +134,7 @@ class Transactions:
         return taken
 
     def copy(self) -> Transactions:
-        """As it is now."""
+        """A copy of its present state."""
         other = Transactions(self._aborted)
         other.live = set(self.live)
         other.kept = list(self.kept)

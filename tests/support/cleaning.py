@@ -176,7 +176,7 @@ def aborted_transactions(log: UnifiedLog) -> list[AbortedTxn]:
 
 
 def headers(log: UnifiedLog) -> list[BatchHeader]:
-    """Of every batch in the log, from the files."""
+    """Headers of every batch in the log, from the files."""
     return [header for _, header in _batches(log)]
 
 

@@ -65,7 +65,7 @@ class History:
         return other
 
     def committed(self, end: int) -> dict[int, Entry]:
-        """Of a log that ends at `end`: the committed records below its last stable offset."""
+        """Committed records below the last stable offset of a log that ends at `end`."""
         outcome = {entry.transaction: entry.commits for entry in self.entries[:end] if entry.is_marker}
         found = {}
         for offset, entry in enumerate(self.entries[:end]):
@@ -203,7 +203,7 @@ class CleaningRing(Ring):
         assert self.log().segments[0].base_offset == below
 
     def change(self, **settings: Any) -> None:
-        """Other settings from here on, after a start too."""
+        """Change settings of the log, for later starts too."""
         self.world.log_config = replace(self.world.log_config, **settings)
         self.log().update_config(self.world.log_config)
 

@@ -88,7 +88,7 @@ class Loop:
 
 
 class Server:
-    """What a connection needs of its server, with small buffers."""
+    """Stand-in for a connection's server, with small buffers."""
 
     def __init__(self, pool: ThreadPoolExecutor, max_request_bytes: int = 1 << 20) -> None:
         self.loop = Loop()

@@ -37,7 +37,7 @@ class Figures(NamedTuple):
 
 @dataclass
 class Exploration:
-    """Of one scenario, over its runs. `target`: inequivalent states to be recovered."""
+    """States of one scenario that were recovered, over all its runs. `target`: inequivalent states to be recovered."""
 
     target: int
     most_in_a_run: int = 1 << 30
@@ -94,5 +94,5 @@ class Exploration:
         self.exhausted += 1
 
     def figures(self) -> Figures:
-        """Of the last run."""
+        """Figures of the last run."""
         return Figures(self.moments, self.choices, len(self.outcomes), self.exhausted)

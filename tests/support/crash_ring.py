@@ -144,7 +144,7 @@ class Ring:
         self.watch()
 
     def watch(self) -> None:
-        """From here on every moment counts."""
+        """Recover the states of every moment from here on."""
         self._watching = True
         self.world.fake.fail_when(self._before)
 
@@ -356,7 +356,7 @@ def _start(world: World) -> Outcome:
 
 
 def _first_offset(log: UnifiedLog, offset: int, end: int) -> int | None:
-    """Of the first record that a look-up of `offset` leads to; batches that cleaning has emptied are passed over."""
+    """Offset of the first record that a look-up of `offset` leads to; batches that cleaning has emptied are passed over."""
     while offset < end:
         info = log.read(offset, 1, limit_offset=end)
         assert info.file is not None

@@ -105,7 +105,7 @@ def links(page: Path) -> Iterator[Link]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of the headings, as MkDocs and GitHub make them."""
+    """Anchors of the headings, as MkDocs and GitHub make them."""
     found: set[str] = set()
     is_code = False
     for line in page.read_text(encoding="utf-8").splitlines():
@@ -239,6 +239,6 @@ PARSERS: dict[str, Callable[[str], object]] = {
 
 
 def printed_as(expected: str, printed: str) -> bool:
-    """Whether a block says what was printed, with … for what differs from run to run."""
+    """True if a block says what was printed, with … for what differs from run to run."""
     parts = [".*" if part == "…" else re.escape(part) for part in re.split("(…)", expected.strip())]
     return re.fullmatch("".join(parts), printed.strip(), re.DOTALL) is not None

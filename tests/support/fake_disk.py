@@ -38,7 +38,7 @@ class Inode:
 
     @property
     def allocated_bytes(self) -> int:
-        """Of its disk blocks. No file is sparse here."""
+        """Bytes of the disk blocks that the file takes. No file is sparse here."""
         size = max(len(self.data), self.reserved)
         return size + -size % BLOCK
 

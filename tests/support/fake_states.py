@@ -171,7 +171,7 @@ class Moment:
         return listed
 
     def describe(self, choice: Choice) -> str:
-        """For the report of a failure."""
+        """Words for the report of a failure: what was lost, and what stands in its place."""
         lost = [self.units[number] for number in sorted(choice.lost)]
         filling = ("short", "zeros", "garbage")[choice.filling]
         return f"{len(lost)} of {len(self.units)} units lost, {filling}:\n" + "\n".join(

@@ -1,4 +1,4 @@
-"""What bounds guesses, for tests without a daemon: passwords are checked at once, on the thread that asks."""
+"""Limits on guessing for tests without a daemon: passwords are checked at once, on the thread that asks."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def guesses(now_s: Callable[[], float] = lambda: 0.0) -> Guesses:
 
 
 def run_at_once(work: Coroutine[Any, Any, bool]) -> Future[bool]:
-    """In place of a loop on another thread."""
+    """Run a coroutine to its end here, in place of a loop on another thread."""
     return InlineExecutor().submit(asyncio.run, work)

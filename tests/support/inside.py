@@ -24,7 +24,7 @@ def node_of(broker: Broker) -> Node:
 
 
 def services_of(broker: Broker) -> Services:
-    """What the daemon's handlers use; BrokerError when it is closed."""
+    """Services of the daemon's handlers; BrokerError when it is closed."""
     return node_of(broker).services
 
 
@@ -52,12 +52,12 @@ def alter_settings(broker: Broker, settings: dict[str, str]) -> None:
 
 
 def principals(broker: Broker) -> set[str]:
-    """Who is connected."""
+    """Principals of all open connections."""
     return {connection.principal for connection in list(services_of(broker).socket_server.connections)}
 
 
 def forget_guesses(broker: Broker) -> None:
-    """Failed logins of one test are not counted in the next."""
+    """Forget failed logins, so that those of one test are not counted in the next."""
     attempts = node_of(broker).securities.guesses.get().attempts
     attempts.of_users.clear()
     attempts.of_addresses.clear()

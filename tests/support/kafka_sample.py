@@ -80,7 +80,7 @@ def sample_log(topic: str, partition: int) -> SampleLog:
 
 
 def _is_aborted(transactions: list[Transaction], producer_id: int | None, offset: int) -> bool:
-    """Whether the first marker of the record's producer behind it aborts it."""
+    """True if the first marker of the record's producer behind it aborts it."""
     if producer_id is None:
         return False
     own = (one for one in transactions if one.producer_id == producer_id and one.last_offset > offset)

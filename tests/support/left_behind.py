@@ -24,7 +24,7 @@ KEPT_WORLDS = 20
 
 
 class Leaver(Protocol):
-    """Who has data directories."""
+    """A daemon, broker or world that has data directories."""
 
     damaged: str
     """Why they are not sound; empty: they are."""
@@ -34,11 +34,11 @@ class Leaver(Protocol):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it outlives this test: it is looked at later."""
+        """True if it outlives this test, and is looked at later."""
 
 
 class LeftBehind:
-    """Who has made directories since the last look, and what was found. Of the test's own thread."""
+    """Makers of directories since the last look, and faults that were found in them. One thread: the test's."""
 
     def __init__(self) -> None:
         self.is_watching = False
@@ -56,29 +56,29 @@ class LeftBehind:
         return self.directories, self.marked, self.seconds
 
     def begin(self, *, is_damaged: bool) -> None:
-        """A test begins."""
+        """Begin a test; `is_damaged`: its directories are damaged on purpose."""
         self._is_damaged = is_damaged
 
-    def daemon(self, one: Leaver) -> None:
-        """It was started."""
-        if self.is_watching and not any(one is other for other in self._kept):
-            self._kept.append(one)
+    def daemon(self, leaver: Leaver) -> None:
+        """Take note of a daemon that was started."""
+        if self.is_watching and not any(leaver is other for other in self._kept):
+            self._kept.append(leaver)
 
-    def world(self, one: Leaver) -> None:
-        """It was made."""
+    def world(self, leaver: Leaver) -> None:
+        """Take note of a world that was made; the oldest is looked at when there are too many."""
         if self.is_watching:
-            self._worlds.append(one)
+            self._worlds.append(leaver)
             if len(self._worlds) > KEPT_WORLDS:
                 self.look(self._worlds.popleft())
 
-    def look(self, one: Leaver) -> None:
-        """Takes down what is wrong with its directories."""
-        left = one.left()
+    def look(self, leaver: Leaver) -> None:
+        """Verify the directories that a leaver has, and keep what is wrong with them."""
+        left = leaver.left()
         if left is None or not self.is_watching:
             return
         system, directories = left
         there = [directory for directory in directories if system.is_directory(directory)]
-        if self._is_damaged or one.damaged:
+        if self._is_damaged or leaver.damaged:
             self.marked += len(there)
             return
         began = time.thread_time()
@@ -95,11 +95,11 @@ class LeftBehind:
             if not has_failed:
                 self.look(world)
         for _ in range(len(self._kept)):
-            one = self._kept.popleft()
-            if one.is_in_use:
-                self._kept.append(one)
+            leaver = self._kept.popleft()
+            if leaver.is_in_use:
+                self._kept.append(leaver)
             elif not has_failed:
-                self.look(one)
+                self.look(leaver)
         found, self._found = self._found, []
         return [] if has_failed else found
 

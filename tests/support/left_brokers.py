@@ -25,7 +25,7 @@ class _Left:
 
 
 def watch_brokers(left_behind: LeftBehind) -> None:
-    """From now on each broker is looked at when it is closed."""
+    """Have each broker's directories looked at when it is closed."""
     for kind in (Broker, BrokerProcess):
         kind.close = _looking(kind.close, left_behind)  # type: ignore[method-assign]
 

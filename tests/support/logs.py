@@ -127,7 +127,7 @@ class World:
         return self.manager
 
     def log(self, topic: str = "t", partition: int = 0) -> UnifiedLog:
-        """That log, made if need be."""
+        """Log of a partition, made if need be."""
         topic_id = TOPIC_ID if topic == "t" else uuid5(TOPIC_ID, topic)
         return self.manager.get_or_create(topic, partition, topic_id, self.log_config)
 

@@ -81,7 +81,7 @@ _LEAST_S = 0.0001
 
 
 def is_in_turns(found: Held) -> bool:
-    """Whether the work was done in parts: by shares of the whole, which a slow machine takes longer for too.
+    """True if the work was done in parts: by shares of the whole, which a slow machine takes longer for too.
 
     Requests of 25,000 to 98,000 names, on a machine with three times more to do than it can: the longest part is 1 to 13 % of the
     whole, and 95 to 99 % with slices without end (`CHUNK_UNITS` of 10⁹). A Fetch without slices has long parts of 34 and

@@ -1,4 +1,4 @@
-"""Stand-ins for a node, for what looks at one."""
+"""Stand-ins for a node and its services, for tests of what reads from one."""
 
 from __future__ import annotations
 

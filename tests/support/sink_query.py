@@ -18,7 +18,7 @@ from typing import Any
 
 
 def arm(kills: list[dict[str, Any]], batch: int, *, worker: bool) -> None:
-    """From now on this process counts its requests, and dies at the chosen one."""
+    """Arm the kill: from now on this process counts its requests, and dies at the chosen one."""
     from tidelog.clients.kafka.connection import Connection
 
     mine = [one for one in kills if one["batch"] == batch and (one["who"] == "worker") == worker]

@@ -12,7 +12,7 @@ SLICES = 5
 
 
 def is_slice() -> bool:
-    """Whether this run is of `make test`."""
+    """True in a run of `make test`."""
     return os.environ.get("HYPOTHESIS_PROFILE") == "slice"
 
 

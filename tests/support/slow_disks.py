@@ -35,7 +35,7 @@ VERSION = 9
 
 
 class ManualThreads:
-    """As `DiskWorkers` with one thread that works only in `run`."""
+    """Stand-in for `DiskWorkers` with one thread that works only in `run`."""
 
     def __init__(self) -> None:
         self.queue: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()

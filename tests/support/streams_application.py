@@ -158,7 +158,7 @@ class Application:
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs and was in RUNNING since its start."""
+        """True if the process runs and was in RUNNING since its start."""
         if self._process is not None:
             assert self._process.poll() is None, f"the application ended: {self.stderr.read_text()[-2000:]}"
         return self._process is not None and any(state == "RUNNING" for _, state in self.states())

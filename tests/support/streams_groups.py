@@ -59,7 +59,7 @@ class StreamsWorld:
         return found
 
     def heartbeat(self, request: StreamsHeartbeat, *, make: bool = True) -> StreamsAnswer:
-        """As the API does it: missing internal topics are made first."""
+        """Send one heartbeat as the API does: missing internal topics are made first."""
         for topic in self.machine.topics_to_make(self.groups.get(GROUP), request) if make else ():
             self.image.put(topic.name, topic.partitions)
         return self.carry_out(self.machine.heartbeat(self.groups.get(GROUP), request, self.now_ms))

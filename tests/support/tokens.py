@@ -102,7 +102,7 @@ class KeyServer:
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def serve(self, body: bytes) -> None:
-        """From now on that."""
+        """Answer every request with `body` from now on."""
         self.answer = lambda handler: self.send(handler, body)
 
     @staticmethod

@@ -90,7 +90,7 @@ class TransactionRing:
             self._note(operation, moment.key(choice), partial(moment.state, choice))
 
     def _note(self, operation: Operation, key: bytes, state: Callable[[], FakeFileSystem]) -> None:
-        """To be judged in the end, unless an equivalent one with the same promises is already."""
+        """Keep a state to be judged in the end, unless an equivalent one with the same promises is kept already."""
         known = self._limit.settled if isinstance(self._limit, Exploration) else self._seen
         if (key, self.told) not in known:
             known.add((key, self.told))

@@ -105,7 +105,7 @@ class Seen(NamedTuple):
 
 
 class Told(NamedTuple):
-    """Who asks about which transactional id."""
+    """The producer that asks, and the transactional id that it asks about."""
 
     transactional_id: str
     producer_id: int
@@ -376,7 +376,7 @@ def ask_add(version: int, *partitions: int) -> Ask:
 
 
 def ask_verify(partition: int) -> Ask:
-    """As one broker asks another."""
+    """Verification of a partition, as one broker asks another."""
 
     def ask(prober: Prober, told: Told) -> ErrorCode:
         transaction = AddPartitionsToTxnTransaction(
@@ -441,7 +441,7 @@ def ask_produce(version: int, partition: int) -> Ask:
 
 
 def ask_marker(version: int) -> Ask:
-    """As `Admin.abortTransaction`, or a coordinator."""
+    """Writing of a marker, as by `Admin.abortTransaction` or a coordinator."""
 
     def ask(prober: Prober, told: Told) -> ErrorCode:
         marker = WritableTxnMarker(
@@ -490,7 +490,7 @@ REQUESTS: dict[str, Ask] = {
 
 
 def kafkas_table(folder: Path) -> Table:
-    """Of two nodes of Apache Kafka."""
+    """The table of Apache Kafka, on two nodes."""
     with two_kafkas(folder) as kafkas:
         prober = Prober(kafkas.address, kafkas.hold)
         try:

@@ -21,7 +21,7 @@ FIRST, SECOND = 1, 2
 
 @contextmanager
 def _node(directory: Path, port: int, **settings: object) -> Iterator[int]:
-    """Yields its process id."""
+    """Run one node within the context; yields its process id."""
     command = [sys.executable, str(PEER), "start", str(directory), str(port)]
     command += [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -50,7 +50,7 @@ class TwoKafkas:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """The second does nothing meanwhile."""
+        """Stop the second node (SIGSTOP) within the context."""
         os.kill(self._second, signal.SIGSTOP)
         try:
             yield

@@ -137,7 +137,7 @@ class SessionStarted(NamedTuple):
 
 
 class SessionEnded(NamedTuple):
-    """Nobody waits for this member any more."""
+    """Cancel the session of a member that is gone, or has to be waited for no more."""
 
     member_id: str
 

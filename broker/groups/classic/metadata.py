@@ -452,7 +452,7 @@ class GroupMetadata:
         return False
 
     def start_next_generation(self, now_ms: int) -> None:
-        """From PreparingRebalance to CompletingRebalance, or to Empty when there are no members."""
+        """Go from PreparingRebalance to CompletingRebalance, or to Empty when there are no members, in the next generation."""
         self.generation += 1
         self.pending_sync_members.clear()
         self.initial_rebalance = False

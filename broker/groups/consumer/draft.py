@@ -251,14 +251,14 @@ class Draft:
         log.info("group %s: epoch %d", group.group_id, self.epoch)
 
     def _may_assign(self) -> bool:
-        """Not more often than the group's assignment interval says."""
+        """True unless the group's last target is younger than its assignment interval."""
         last_ms = self.group.assignment_timestamp_ms
         interval_ms = self.environment.settings.int_of(self.group.group_id, ASSIGNMENT_INTERVAL)
         return last_ms == 0 or interval_ms == 0 or self.now_ms >= last_ms + interval_ms
 
 
 def seen_by(visible: Visible, resolved: Mapping[str, ResolvedExpression]) -> dict[str, ResolvedExpression]:
-    """Without the topics that the member may not know of. Loop thread."""
+    """What the expressions match, without the topics that the member may not know of. Loop thread."""
     return {expression: each._replace(topics=visible(each.topics)) for expression, each in resolved.items()}
 
 

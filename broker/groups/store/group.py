@@ -84,7 +84,7 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Without members: it may be deleted, and taken over by some types."""
+        """True without members: the group may be deleted, and taken over by some types."""
 
     @property
     def may_expire(self) -> bool:
@@ -106,7 +106,7 @@ class Group(Protocol):
         """True if a member reads the topic: then the group's offsets of it are not deleted and do not expire."""
 
     def retention_starts(self, commit_ms: int) -> int | None:
-        """From when an offset's retention counts, if it was committed at `commit_ms`; None when it does not expire now."""
+        """Time in ms from which an offset committed at `commit_ms` is kept for the retention; None: it does not expire now."""
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """Tombstones of the group's records in `__consumer_offsets`, without those of its offsets; in the order that Kafka writes

@@ -80,7 +80,7 @@ class OffsetStore:
     # -- loading
 
     def partitions_of(self, group_id: str, topic: str) -> dict[int, bytes]:
-        """For loading: where the offsets of one topic go, made if need be. `settle` ends the loading."""
+        """Offsets of one topic by partition, to be filled while loading; made if need be. `settle` ends the loading."""
         return self._by_group.setdefault(group_id, {}).setdefault(topic, {})
 
     def settle(self) -> None:

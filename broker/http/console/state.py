@@ -57,7 +57,7 @@ class ConsoleState:
         return refusal(request, Right.ACT, self.node.config) is None
 
     def logs(self) -> list[UnifiedLog]:
-        """All, in the order of their names."""
+        """All logs, in the order of their topics and partitions."""
         return sorted(self.services.logs.logs(), key=lambda log: (log.topic, log.partition))
 
     def logs_of(self, topic: str) -> list[UnifiedLog]:

@@ -18,7 +18,7 @@ def producer(bootstrap: str, **settings: Any) -> AIOKafkaProducer:
 
 
 def consumer(bootstrap: str, *topics: str, **settings: Any) -> AIOKafkaConsumer:
-    """From the earliest offset, no automatic commit."""
+    """A consumer from the earliest offset, without automatic commits."""
     defaults = {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest", "enable_auto_commit": False}
     return AIOKafkaConsumer(*topics, **{**defaults, **settings})
 

@@ -16,7 +16,7 @@ def producer(bootstrap: str, **settings: Any) -> KafkaProducer:
 
 
 def consumer(bootstrap: str, *topics: str, **settings: Any) -> KafkaConsumer:
-    """From the earliest offset, no automatic commit, ends when nothing comes for a while."""
+    """A consumer from the earliest offset, without automatic commits; it ends when nothing comes for a while."""
     defaults = {
         "bootstrap_servers": bootstrap,
         "auto_offset_reset": "earliest",

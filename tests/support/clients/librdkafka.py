@@ -18,7 +18,7 @@ def producer(bootstrap: str, **settings: Any) -> Producer:
 
 
 def consumer(bootstrap: str, group: str = "unused", **settings: Any) -> Consumer:
-    """From the earliest offset, no automatic commit, unless the settings say otherwise."""
+    """A consumer from the earliest offset, without automatic commits, unless the settings say otherwise."""
     defaults = {
         "bootstrap.servers": bootstrap,
         "group.id": group,

@@ -57,7 +57,7 @@ class OldClient(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """For the names of topics."""
+        """Name of the client and its version, of which names of topics are made."""
         return f"{self.kind}-{self.version}"
 
     def command(self, bootstrap: str) -> list[str]:
@@ -147,7 +147,7 @@ def old_client(kind: str, version: str) -> OldClient:
 
 
 def has_python_2() -> bool:
-    """Whether kafka-python 0.9.5 could be installed, which knows no Python 3 of today."""
+    """True if kafka-python 0.9.5 could be installed, which knows no Python 3 of today."""
     return (CACHE / "kafka-python-0.9" / "python").exists()
 
 
