@@ -342,3 +342,29 @@ class CoordinatorRuntime(Generic[ShardT]):
             return self.log.append(shard.index, records, self._time.milliseconds(), producer_id, producer_epoch)
         except Exception as error:
             raise append_failure(error) from error
+
+
+class Coordinator(Generic[ShardT]):
+    """Facts of the life of any coordinator, which its runtime has."""
+
+    __slots__ = ("_runtime",)
+
+    _runtime: CoordinatorRuntime[ShardT]
+
+    @property
+    def is_open(self) -> bool:
+        """True once the internal topic exists."""
+        return self._runtime.is_open
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._runtime.is_loaded
+
+    @property
+    def unloaded(self) -> dict[str, str]:
+        """Partitions of the topic that cannot be loaded, by name, and why. Any thread."""
+        return self._runtime.unloaded
+
+    async def ensure_topic(self) -> None:
+        """Makes the internal topic if there is none. Raises what making a topic raises."""
+        await self._runtime.ensure_topic()

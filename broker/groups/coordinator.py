@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..coordinator.internal_topic import CoordinatorLog
-from ..coordinator.runtime import CoordinatorRuntime, RunBlocking
+from ..coordinator.runtime import Coordinator, CoordinatorRuntime, RunBlocking
 from ..metadata.store import GROUP
 from .classic.events import (
     UNKNOWN_MEMBER_ID,
@@ -66,7 +66,7 @@ def group_limits(config: BrokerConfig) -> GroupLimits:
     )
 
 
-class GroupCoordinator:
+class GroupCoordinator(Coordinator[Shard]):
     """Made at start; `start` when topics are known, `close` before the logs are closed."""
 
     __slots__ = (
@@ -77,7 +77,6 @@ class GroupCoordinator:
         "_membership",
         "_room",
         "_run_blocking",
-        "_runtime",
         "_shards",
         "_time",
         "_timer",
@@ -178,10 +177,6 @@ class GroupCoordinator:
             self.heartbeat_groups.loaded(shard)
         self._commits.loaded(shard)
 
-    async def ensure_topic(self) -> None:
-        """Makes `__consumer_offsets` if there is none. Raises what making a topic raises."""
-        await self._runtime.ensure_topic()
-
     def close(self) -> None:
         """Answers everybody who waits with NOT_COORDINATOR, then takes no requests."""
         if self._runtime.closed:
@@ -220,20 +215,6 @@ class GroupCoordinator:
                 self._membership.adopt,
             )
         return self._heartbeat_groups
-
-    @property
-    def is_open(self) -> bool:
-        """True once `__consumer_offsets` exists."""
-        return self._runtime.is_open
-
-    @property
-    def is_loaded(self) -> bool:
-        return self._runtime.is_loaded
-
-    @property
-    def unloaded(self) -> dict[str, str]:
-        """Partitions of the topic that cannot be loaded, by name, and why. Any thread."""
-        return self._runtime.unloaded
 
     # -- what metrics ask
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..coordinator.internal_topic import CoordinatorLog, CoordinatorRecord
-from ..coordinator.runtime import CoordinatorRuntime, RunBlocking, Unsynced
+from ..coordinator.runtime import Coordinator, CoordinatorRuntime, RunBlocking, Unsynced
 from ..metadata.topics import SHARE_GROUP_STATE
 from . import state as states
 from .records import SharePartitionKey, ShareState, StateBatch
@@ -54,10 +54,10 @@ class HasPartitions(Protocol):
         """Number of partitions."""
 
 
-class ShareCoordinator:
+class ShareCoordinator(Coordinator[StateShard]):
     """Made when it is first asked for, or at start when there is something to load; `close` before the logs are closed."""
 
-    __slots__ = ("_cold_ms", "_runtime", "_time", "_topics", "_updates_per_snapshot", "writes")
+    __slots__ = ("_cold_ms", "_time", "_topics", "_updates_per_snapshot", "writes")
 
     def __init__(
         self,
@@ -111,23 +111,9 @@ class ShareCoordinator:
         if self.partition_count:
             log.info("loaded what %d partitions of share groups were delivered", self.partition_count)
 
-    async def ensure_topic(self) -> None:
-        """Makes `__share_group_state` if there is none. Raises what making a topic raises."""
-        await self._runtime.ensure_topic()
-
     def close(self) -> None:
         """Takes no requests any more."""
         self._runtime.close()
-
-    @property
-    def is_open(self) -> bool:
-        """True once `__share_group_state` exists."""
-        return self._runtime.is_open
-
-    @property
-    def unloaded(self) -> dict[str, str]:
-        """Partitions of the topic that cannot be loaded, by name, and why. Any thread."""
-        return self._runtime.unloaded
 
     @property
     def partition_count(self) -> int:

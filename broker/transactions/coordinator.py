@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..coordinator.internal_topic import CoordinatorLog
-from ..coordinator.runtime import CoordinatorRuntime, RunBlocking, Unsynced, when_durable
+from ..coordinator.runtime import Coordinator, CoordinatorRuntime, RunBlocking, Unsynced, when_durable
 from ..metadata.features import TRANSACTION_VERSION
 from ..metadata.topics import TRANSACTION_STATE
 from . import states
@@ -55,7 +55,7 @@ class TransactionFilter(NamedTuple):
     """Filter of transactional ids."""
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(Coordinator[TransactionShard]):
     """Made at start; `start` when topics are known and groups are, `close` before the logs are closed.
 
     Attributes:
@@ -64,7 +64,7 @@ class TransactionCoordinator:
     """
 
     __slots__ = (
-        "_completions", "_expiration_ms", "_features", "_max_timeout_ms", "_new_id", "_runtime", "_time", "log",
+        "_completions", "_expiration_ms", "_features", "_max_timeout_ms", "_new_id", "_time", "log",
         "timed_out",
     )  # fmt: skip
 
@@ -141,24 +141,10 @@ class TransactionCoordinator:
         if ids:
             log.info("loaded %d transactional ids; %d transactions were to be completed", ids, decided)
 
-    async def ensure_topic(self) -> None:
-        """Makes `__transaction_state` if there is none. Raises what making a topic raises."""
-        await self._runtime.ensure_topic()
-
     def close(self) -> None:
         """Takes no requests any more; what is to be completed is, by the next start."""
         self._completions.closed = True
         self._runtime.close()
-
-    @property
-    def is_open(self) -> bool:
-        """True once `__transaction_state` exists."""
-        return self._runtime.is_open
-
-    @property
-    def unloaded(self) -> dict[str, str]:
-        """Partitions of the topic that cannot be loaded, by name, and why. Any thread."""
-        return self._runtime.unloaded
 
     # -- what metrics ask
 
