@@ -140,8 +140,8 @@ class CleanerManager:
         self._lock = threading.Lock()
         self._states: dict[TopicPartition, _State] = {}
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
-        # Held while a checkpoint file is written; `_lock` is never held across I/O. Taken before `_lock`.
-        self._checkpoint_lock = threading.Lock()
+        # One for each directory, held while its checkpoint file is written; `_lock` is never held across I/O. Taken before that.
+        self._checkpoint_locks: dict[str, threading.Lock] = {}
         # Partitions that a directory's checkpoint file names. A directory whose file was not read or written yet is not in it.
         self._on_disk: dict[str, frozenset[TopicPartition]] = {}
         self._known_since_start: set[TopicPartition] = set()
@@ -178,10 +178,10 @@ class CleanerManager:
 
     @contextmanager
     def _changing(self, directory: str) -> Iterator[None]:
-        """Hold `_checkpoint_lock` from the choice of a file's contents until they are written. What it names is not known
+        """Hold the directory's lock from the choice of the file's contents until they are written. What it names is not known
         meanwhile, nor after a failed write: `forget_checkpoint` waits for the lock then.
         """
-        with self._checkpoint_lock:
+        with self._checkpoint_locks.setdefault(directory, threading.Lock()):
             self._on_disk.pop(directory, None)
             yield
 
@@ -196,7 +196,7 @@ class CleanerManager:
         """
         on_disk = self._on_disk.get(directory)
         if on_disk is not None and key not in on_disk:
-            return  # without the lock: a disk that hangs holds up only logs on it
+            return
         with self._changing(directory):
             with self._lock:
                 self._checkpoints.get(directory, {}).pop(key, None)  # else the next write would bring it back

@@ -679,10 +679,23 @@ def test_two_moves_to_one_directory_at_once_both_leave_their_checkpoint_there() 
     made.clean_all()
     made.file_system.make_directory("/other")
     made.cleaners.forget_checkpoint("/other", ("t", 0))
-    made.cleaners._checkpoint_lock = Waited(lambda: made.cleaners.carry(logs[1], "/other"))  # type: ignore[assignment]
+    made.cleaners._checkpoint_locks["/other"] = Waited(lambda: made.cleaners.carry(logs[1], "/other"))  # type: ignore[assignment]
     made.cleaners.carry(logs[0], "/other")
     there = OffsetCheckpointFile(made.file_system, "/other/cleaner-offset-checkpoint")
     assert there.read() == checkpoints(made)
+    made.stop()
+
+
+def test_a_disk_that_hangs_while_its_checkpoint_is_written_holds_up_no_log_on_another() -> None:
+    made = cleaning_world()
+    made.file_system.make_directory("/other")
+    with made.cleaners._changing("/data"):  # as long as the disk takes
+        first_log_there = threading.Thread(
+            target=made.cleaners.forget_checkpoint, args=("/other", ("u", 0)), daemon=True
+        )
+        first_log_there.start()
+        first_log_there.join(PATIENCE_S)
+        assert not first_log_there.is_alive()
     made.stop()
 
 
