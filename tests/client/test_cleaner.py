@@ -100,7 +100,7 @@ def ledger_of(daemon: Daemon, topic: str) -> Any:
     """`{"appended", "live", "removed"}`, once nothing has to be cleaned any more."""
     url = f"http://{daemon.http}/clean/{topic}?wait=5"
     request = urllib.request.Request(url, b"{}", {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         told = json.load(answer)
     assert (told["state"], told["errors"]) == ("done", {})
     return told["byPartition"]["0"]["ledger"]
@@ -125,7 +125,7 @@ def test_the_ledger_adds_up_whenever_the_daemon_is_killed(daemon: Daemon) -> Non
     daemon.stop()
     verified = subprocess.run(
         [sys.executable, "-m", "tidelog.broker", "log", "verify", "--quiet", str(daemon.directory)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert verified.returncode == 0, verified.stdout
     daemon.start()
@@ -145,7 +145,7 @@ def test_a_record_without_a_key_is_refused_by_index(daemon: Daemon) -> None:
 
 
 def thread_line(daemon: Daemon) -> str:
-    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=PATIENCE_S) as answer:
         lines = answer.read().decode().splitlines()
     return next(line for line in lines if line.startswith("tidelog_cleaner_threads "))
 
@@ -164,7 +164,7 @@ def test_the_broker_tells_of_its_cleaner_and_takes_new_settings(daemon: Daemon) 
             until(lambda threads=threads: thread_line(daemon).endswith(f" {threads}.0"), "new threads")
     finally:
         admin.close()
-    with urllib.request.urlopen(f"http://{daemon.http}/health/ready", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/health/ready", timeout=PATIENCE_S) as answer:
         assert json.load(answer) == {"status": "ready", "degraded": []}
 
 

@@ -179,11 +179,11 @@ def clean(daemon: Daemon, topic: str) -> dict[str, int]:
         data=b"",
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         state = json.load(answer)
     while state["state"] != "done":
         url = f"http://{daemon.http}/clean/{topic}/{state['request']}?wait=5"
-        with urllib.request.urlopen(url, timeout=60) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             state = json.load(answer)
     assert state["errors"] == {}
     removed: dict[str, int] = state["removed"]

@@ -16,7 +16,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from support.inside import node_of, services_of
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient
 from tidelog.broker.monitoring.collector import BrokerCollector, Family
 from tidelog.cli.configs import RESOURCES, alter, described
@@ -260,7 +260,7 @@ def test_the_throttle_of_moves_to_other_directories(broker: Broker, admin: Kafka
 
 
 def connected(broker: Broker) -> socket.socket:
-    return socket.create_connection((broker.host, broker.port), timeout=60)
+    return socket.create_connection((broker.host, broker.port), timeout=PATIENCE_S)
 
 
 def is_refused(broker: Broker) -> bool:

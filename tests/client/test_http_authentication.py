@@ -19,7 +19,7 @@ import trustme
 from support.certificates import authority_in
 from support.console_client import Browser
 from support.inside import add_scram_user, alter_settings, forget_guesses, node_of
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from tidelog.broker.http.connections import MAX_CONNECTIONS
 from tidelog.broker.http.console.routes import ROUTES
 from tidelog.cli.main import main
@@ -46,7 +46,7 @@ class Secured(NamedTuple):
     ) -> Any:
         """(status, headers, body) of one request by TLS."""
         _host, _, port = self.broker.http_url.removeprefix("https://").rpartition(":")
-        connection = http.client.HTTPSConnection("localhost", int(port), timeout=60, context=self.context())
+        connection = http.client.HTTPSConnection("localhost", int(port), timeout=PATIENCE_S, context=self.context())
         connection.request(method, path, body=body, headers=headers or {})
         answer = connection.getresponse()
         content = answer.read()
@@ -180,7 +180,7 @@ def test_guessing_is_slowed_counted_and_ended(secured: Secured, caplog: pytest.L
 
 def test_what_is_no_tls_is_told_so(secured: Secured) -> None:
     port = int(secured.broker.http_url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as plain:
         plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
         said = b""
         while chunk := plain.recv(4096):
@@ -255,7 +255,7 @@ def test_the_containers_health_check_speaks_tls_too(secured: Secured) -> None:
     )
     closed = {"TIDELOG_HTTP_LISTENER": secured.broker.http_url.replace("https", "http")}
     for environment, code in ({"TIDELOG_HTTP_LISTENER": secured.broker.http_url}, 0), (closed, 1):
-        done = subprocess.run([sys.executable, *arguments[1:]], env=environment, check=False, timeout=60)
+        done = subprocess.run([sys.executable, *arguments[1:]], env=environment, check=False, timeout=PATIENCE_S)
         assert done.returncode == code
 
 

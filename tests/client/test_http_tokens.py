@@ -14,6 +14,7 @@ import pytest
 import trustme
 from support.certificates import authority_in, write_identity
 from support.inside import forget_guesses, node_of
+from support.patience import PATIENCE_S
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from tidelog.broker.security.sasl import jwks
 from tidelog.cli.main import main
@@ -44,7 +45,9 @@ class World(NamedTuple):
         self, path: str, token: str = "", certificate: str = "", method: str = "GET", accept: str = "*/*"
     ) -> Answer:
         port = int(self.broker.http_url.rpartition(":")[2])
-        connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=self.context(certificate))
+        connection = http.client.HTTPSConnection(
+            "localhost", port, timeout=PATIENCE_S, context=self.context(certificate)
+        )
         headers = {"Accept": accept, "Content-Type": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"

@@ -15,6 +15,7 @@ import pytest
 from support.certificates import authority_in, write_identity
 from support.inside import add_scram_user, in_loop, principals, services_of
 from support.message_sets import message_set_address
+from support.patience import PATIENCE_S
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.clients.async_message_set_client import AsyncMessageSetClient
 from tidelog.clients.message_set_client import MessageSetClient
@@ -114,7 +115,7 @@ def test_others_are_told_why_not(asking: Secured, kind: str) -> None:
 
 def test_who_is_not_known_learns_nothing_and_is_gone(asking: Secured) -> None:
     for frame in (fetch_request("t", 0, 0, 1000), offsets_request("t", 0, -1, 1), offsets_request("nothing", 0, -1, 1)):
-        with socket.create_connection(message_set_address(asking.broker), timeout=60) as connection:
+        with socket.create_connection(message_set_address(asking.broker), timeout=PATIENCE_S) as connection:
             connection.sendall(frame * 3)
             said = b""
             while chunk := connection.recv(4096):
@@ -124,7 +125,7 @@ def test_who_is_not_known_learns_nothing_and_is_gone(asking: Secured) -> None:
 
 
 def test_requests_in_one_piece_with_the_password_are_answered_after_it(asking: Secured) -> None:
-    with socket.create_connection(message_set_address(asking.broker), timeout=60) as connection:
+    with socket.create_connection(message_set_address(asking.broker), timeout=PATIENCE_S) as connection:
         connection.sendall(authenticate_request(**ALICE) + offsets_request("t", 0, LATEST, 1))
         answers = connection.makefile("rb")
         assert struct.unpack(">ihhq", answers.read(16)) == (12, 0, 0, 0)

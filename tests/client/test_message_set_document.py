@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.daemon import Daemon
 from support.message_sets import message_set_address
+from support.patience import PATIENCE_S
 from support.wire_client import WireClient
 from tidelog.broker.message_set.fetch import MAX_FETCHES
 from tidelog.broker.message_set.produce import MAX_PRODUCES
@@ -61,7 +62,7 @@ def test_the_session_is_what_the_daemon_says(daemon: Daemon) -> None:
     kinds = {struct.unpack_from(">h", frame, 4)[0] for mark, frame in steps if mark == ">"}
     assert kinds == {*RequestType, 9} - {RequestType.AUTHENTICATE}, "every request is shown"
     with (
-        socket.create_connection(daemon.message_set_address, timeout=60) as connection,
+        socket.create_connection(daemon.message_set_address, timeout=PATIENCE_S) as connection,
         connection.makefile("rb") as answers,
     ):
         for mark, frame in steps:
@@ -81,7 +82,10 @@ def test_the_way_in_is_what_the_daemon_says() -> None:
         "message.set.authentication": "plain",
         "listener.name.tcp.plain.sasl.jaas.config": jaas,
     }
-    with Broker(settings) as broker, socket.create_connection(message_set_address(broker), timeout=60) as connection:
+    with (
+        Broker(settings) as broker,
+        socket.create_connection(message_set_address(broker), timeout=PATIENCE_S) as connection,
+    ):
         connection.sendall(steps[0][1])
         assert connection.makefile("rb").read(len(steps[1][1])) == steps[1][1]
 

@@ -13,7 +13,7 @@ import pytest
 from support import message_sets as by_hand
 from support.daemon import Daemon
 from support.message_sets import FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS, PRODUCE, request
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.protocol.message_set import NewRecord
@@ -56,7 +56,7 @@ class Wire:
     """A plain socket with bounded waits."""
 
     def __init__(self, daemon: Daemon) -> None:
-        self.socket = socket.create_connection(daemon.message_set_address, timeout=60)
+        self.socket = socket.create_connection(daemon.message_set_address, timeout=PATIENCE_S)
 
     def __enter__(self) -> Wire:
         return self
@@ -96,7 +96,7 @@ def wire(daemon: Daemon) -> Iterator[Wire]:
 
 
 def metric(daemon: Daemon, name: str) -> float:
-    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=PATIENCE_S) as answer:
         lines = answer.read().decode().splitlines()
     return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name + " "))
 
@@ -192,7 +192,7 @@ def test_connections_are_limited_with_those_of_kafka(daemon: Daemon) -> None:
             stack.enter_context(Wire(daemon))
         with Wire(daemon) as beyond:
             assert beyond.is_closed_by_peer()
-        with socket.create_connection(daemon.address, timeout=60) as kafkas:
+        with socket.create_connection(daemon.address, timeout=PATIENCE_S) as kafkas:
             assert kafkas.recv(1) == b""
 
 

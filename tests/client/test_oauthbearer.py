@@ -16,6 +16,7 @@ import trustme
 from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from support.inside import principals, services_of
+from support.patience import PATIENCE_S
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from support.wire_client import WireClient
 from tidelog.broker.security.sasl import jwks
@@ -76,7 +77,7 @@ def test_who_has_a_token_is_whom_it_names_and_a_rotated_key_is_found_at_once(
     broker: Broker, keys: KeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = KafkaProducer(**client(broker, token_of(key_id="old"), logicalCluster="lkc-1"))
-    producer.send("t", b"x").get(timeout=60)
+    producer.send("t", b"x").get(timeout=PATIENCE_S)
     assert "User:alice" in principals(broker)
     producer.close()
     keys.serve(key_set(NEW))
@@ -84,7 +85,7 @@ def test_who_has_a_token_is_whom_it_names_and_a_rotated_key_is_found_at_once(
     assert found is not None
     monkeypatch.setattr(jwks, "BETWEEN_S", 0.0)  # as if the keys had been read long ago
     producer = KafkaProducer(**client(broker, token_of(private_key("P-256"), "ES256", "new")))
-    producer.send("t", b"y").get(timeout=60)
+    producer.send("t", b"y").get(timeout=PATIENCE_S)
     producer.close()
     assert keys.requests == 2
 
@@ -102,7 +103,7 @@ def test_who_has_another_is_told_why_and_disconnected(broker: Broker, claims: di
     before = security.failures
     token = token_of(key_id="old", **claims)
     host, _, port = broker.listener("SASL_PLAINTEXT").rpartition(":")
-    with WireClient((host, int(port)), 60) as wire:
+    with WireClient((host, int(port))) as wire:
         wire.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1, SaslHandshakeResponse)
         first = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
         told = wire.ask(SaslAuthenticateRequest(auth_bytes=first), 2, SaslAuthenticateResponse)
@@ -129,10 +130,10 @@ def test_a_key_server_that_hangs_holds_up_nobody_but_who_needs_it() -> None:
             "sasl.oauthbearer.jwks.endpoint.url": server.url,
         }
         with Broker(settings) as broker:
-            assert asked.wait(60)
+            assert asked.wait(PATIENCE_S)
             broker.create_topic("t")
             producer = KafkaProducer(bootstrap_servers=broker.listener("PLAINTEXT"))
-            producer.send("t", b"x").get(timeout=60)
+            producer.send("t", b"x").get(timeout=PATIENCE_S)
             producer.close()
             assert server.requests == 1
 

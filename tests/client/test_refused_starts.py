@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.daemon import Daemon
+from support.patience import PATIENCE_S
 
 SERVE = (sys.executable, "-m", "tidelog.broker", "serve")
 NO_PORTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.listener": "127.0.0.1:0"}
@@ -19,7 +20,7 @@ def complaint(**settings: str) -> str:
     """What a start with these settings (`_` for `.`) says on stderr, without its log lines, when it gives up."""
     chosen = NO_PORTS | {name.replace("_", "."): value for name, value in settings.items()}
     arguments = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
-    done = subprocess.run([*SERVE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*SERVE, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1
     assert done.stdout == ""
     lines = [line for line in done.stderr.splitlines() if " INFO " not in line]

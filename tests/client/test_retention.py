@@ -64,7 +64,7 @@ def write(daemon: Daemon, topic: str, values: list[bytes]) -> None:
 
 
 def metric(daemon: Daemon, line: str) -> float | None:
-    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=PATIENCE_S) as answer:
         for found in answer.read().decode().splitlines():
             if found.startswith(line + " "):
                 return float(found.rpartition(" ")[2])

@@ -24,6 +24,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 from support.daemon import Daemon
+from support.patience import PATIENCE_S
 from support.tokens import key_set, private_key, public_jwk, token_of
 from tidelog.broker.http.console.routes import ROUTES
 from tidelog.cli.configs import RESOURCES, alter, described
@@ -142,7 +143,7 @@ class World:
         return found[1]
 
     def ask(self, path: str, headers: dict[str, str], body: bytes | None = None) -> int:
-        connection = http.client.HTTPConnection(self.daemon.http, timeout=60)
+        connection = http.client.HTTPConnection(self.daemon.http, timeout=PATIENCE_S)
         connection.request("GET" if body is None else "POST", path, body, headers)
         answer = connection.getresponse()
         text = answer.read().decode("utf-8", "replace")
@@ -152,7 +153,10 @@ class World:
 
     def garbage(self, address: str, data: bytes) -> None:
         host, _, port = address.rpartition(":")
-        with socket.create_connection((host, int(port)), timeout=60) as connection, contextlib.suppress(OSError):
+        with (
+            socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection,
+            contextlib.suppress(OSError),
+        ):
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(65536):
@@ -237,7 +241,7 @@ def garbage_at_each_edge(world: World) -> None:
     host, _, port = world.address("SASL_SSL").rpartition(":")
     context = ssl.create_default_context(cafile=str(world.folder / "ca.pem"))
     with (
-        socket.create_connection((host, int(port)), timeout=60) as plain,
+        socket.create_connection((host, int(port)), timeout=PATIENCE_S) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as connection,
     ):
         connection.sendall(frames[2])

@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from support.certificates import authority_in, write_identity
 from support.inside import add_scram_user, alter_settings, in_loop, principals, services_of
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.wire_client import request_frame
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -78,7 +78,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 def round_trip(settings: dict[str, Any], value: bytes) -> None:
     """Writes and reads one record by a real client."""
     producer = KafkaProducer(**settings)
-    sent = producer.send("t", value).get(timeout=60)
+    sent = producer.send("t", value).get(timeout=PATIENCE_S)
     consumer = KafkaConsumer(**settings)
     from kafka import TopicPartition
 
@@ -121,7 +121,7 @@ class Raw:
 
     def __init__(self, address: str, context: ssl.SSLContext | None = None) -> None:
         host, _, port = address.rpartition(":")
-        plain = socket.create_connection((host, int(port)), timeout=60)
+        plain = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
         self.sock = context.wrap_socket(plain, server_hostname="localhost") if context else plain
 
     def __enter__(self) -> Self:

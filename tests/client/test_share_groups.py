@@ -103,7 +103,7 @@ class World:
         self.broker = broker
         self.clients: list[Any] = []
         broker.create_topic(TOPIC)
-        self.admin = self.opened(WireClient(self.address, timeout_s=60))
+        self.admin = self.opened(WireClient(self.address))
         found = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
         assert self.admin.ask(found, 6, FindCoordinatorResponse).coordinators[0].error_code == 0
         self.configure("g", "share.auto.offset.reset", "earliest")

@@ -22,6 +22,7 @@ from support.certificates import authority_in, write_identity
 from support.inside import add_scram_user, node_of
 from support.logs import batch
 from support.message_sets import message_set_address
+from support.patience import PATIENCE_S
 from support.permission_case import TOPICS, made
 from support.permission_cases import CASES
 from support.wire_client import WireClient, request_frame
@@ -58,7 +59,7 @@ class World(NamedTuple):
         """What nobody may learn before authentication."""
         return TOPIC, USER, GROUP, RECORD, SETTING, str(self.folder), "Python/"
 
-    def connect(self, listener: str, certificate: str = "", timeout_s: float = 60) -> WireClient:
+    def connect(self, listener: str, certificate: str = "", timeout_s: float = PATIENCE_S) -> WireClient:
         host, _, port = self.broker.listener(listener).rpartition(":")
         client = WireClient((host, int(port)), timeout_s)
         if listener.endswith("SSL"):
@@ -101,7 +102,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         broker.create_topic(TOPIC)
         produce = loaded(load_apis()[ApiKey.PRODUCE])
         rows = [{"name": TOPIC, "partition_data": [{"index": 0, "records": bytes(batch(RECORD))}]}]
-        with WireClient((broker.host, broker.port), 60) as client:
+        with WireClient((broker.host, broker.port)) as client:
             request = made(produce.request, {"acks": -1, "timeout_ms": 60_000, "topic_data": rows})
             assert not client.ask(request, 9, response_class(produce)).responses[0].partition_responses[0].error_code  # type: ignore[attr-defined]
         add_scram_user(broker, USER, "right")
@@ -243,7 +244,7 @@ def test_without_a_certificate_that_counts_nothing_is_answered_by_tls(world: Wor
 def test_what_is_no_tls_gets_an_alert_at_most(world: World, listener: str) -> None:
     host, _, port = world.broker.listener(listener).rpartition(":")
     for key, version, frame in requests(newest=True):
-        with WireClient((host, int(port)), 60) as client:
+        with WireClient((host, int(port))) as client:
             client.send(frame)
             with contextlib.suppress(ConnectionError):
                 client.socket.shutdown(socket.SHUT_WR)
@@ -258,7 +259,7 @@ def test_message_sets_are_not_answered_before_or_after_a_wrong_password(world: W
     wrong = authenticate_request(USER, "wrong")
     for frame in frames:
         for ahead in (b"", wrong):
-            with WireClient(address, 60) as client:
+            with WireClient(address) as client:
                 client.send(ahead + frame)
                 told = world.rest(client)
                 # Sizes and a code, and nothing behind it: no offsets, no records, no text.
@@ -283,7 +284,7 @@ def test_http_tells_nobody_what_is_there(world: World) -> None:
         "/no/such/page",
     ):
         for method in ("GET", "HEAD", "POST", "PUT", "OPTIONS"):
-            connection = http.client.HTTPConnection(address, timeout=60)
+            connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
             connection.request(method, path)
             answer = connection.getresponse()
             body = answer.read()

@@ -29,7 +29,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 def tidelog(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tidelog.broker", *arguments, "--http", daemon.http]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def told(daemon: Daemon, *arguments: str) -> Any:
@@ -103,7 +103,7 @@ def test_a_compacted_topic_is_explained_and_cleaned_on_request(daemon: Daemon) -
     assert told(daemon, "why", topic)["partitions"][0]["firstDirtyOffset"] == after[0]["logEndOffset"]
     assert [one["ledger"] for one in told(daemon, "why", topic)["partitions"]] == ledgers
     assert set(told(daemon, "clean", topic, "--wait")["removed"].values()) == {0}
-    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=PATIENCE_S) as answer:
         lines = [line for line in answer.read().decode().splitlines() if f'topic="{topic}"' in line]
     told_of = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if "_log_offsets_" in line}
     for partition, ledger in enumerate(ledgers):
@@ -147,7 +147,7 @@ def test_errors_are_one_line(daemon: Daemon) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (1, "", "tidelog: there is no topic 'nothing'\n")
     nobody = subprocess.run(
         [sys.executable, "-m", "tidelog.broker", "why", "t", "--http", "127.0.0.1:1"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert nobody.returncode == 1
     assert nobody.stderr.startswith("tidelog: no daemon answers at http://127.0.0.1:1 (")

@@ -114,10 +114,10 @@ def test_clients_that_drip_keep_nobody_out(
     server.start()
     dripping = []
     for _ in range(2 * MAX_CONNECTIONS):
-        dripping.append(socket.create_connection((server.host, server.port), 60))
+        dripping.append(socket.create_connection((server.host, server.port), PATIENCE_S))
         dripping[-1].sendall(sent)
     for path in ("/health/live", "/metrics", "/console.css") * 2:
-        with urllib.request.urlopen(f"{server.url}{path}", timeout=60) as found:
+        with urllib.request.urlopen(f"{server.url}{path}", timeout=PATIENCE_S) as found:
             assert found.status == 200, path
             found.read()
     for connection in dripping:
@@ -188,7 +188,7 @@ def test_who_is_refused_is_answered_before_the_body_comes(server: HttpServer, br
         "POST /actions/log-level HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded": b"403",
     }
     for head, status in heads.items():
-        with socket.create_connection((server.host, server.port), 60) as client:
+        with socket.create_connection((server.host, server.port), PATIENCE_S) as client:
             client.sendall(f"{head}\r\nContent-Length: 60000\r\n\r\n".encode())
             with client.makefile("rb") as answer:
                 assert answer.readline().split()[1] == status, head
@@ -197,7 +197,7 @@ def test_who_is_refused_is_answered_before_the_body_comes(server: HttpServer, br
 
 def test_an_answer_is_not_lost_for_a_body_that_nobody_read(server: HttpServer) -> None:
     server.start()
-    with socket.create_connection((server.host, server.port), 60) as client:
+    with socket.create_connection((server.host, server.port), PATIENCE_S) as client:
         client.sendall(b"POST /clean/t HTTP/1.0\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60_000)
         client.shutdown(socket.SHUT_WR)
         with client.makefile("rb") as answer:
@@ -257,7 +257,7 @@ def test_a_refusal_is_held_back_by_the_connection_that_hears_it(server: HttpServ
 
 def test_a_head_without_end_is_refused(server: HttpServer) -> None:
     server.start()
-    with socket.create_connection((server.host, server.port), 60) as client:
+    with socket.create_connection((server.host, server.port), PATIENCE_S) as client:
         client.sendall(b"GET / HTTP/1.0\r\n" + b"".join(b"X%d: %b\r\n" % (n, b"x" * 60_000) for n in range(4)))
         with client.makefile("rb") as answer:
             assert b"431" in answer.readline()
@@ -275,7 +275,7 @@ def test_what_goes_wrong_within_stands_in_the_log_and_not_on_stderr(
     monkeypatch.setattr(Console, "answer", fail)
     server.start()
     with pytest.raises(urllib.error.HTTPError, match="500"):
-        urllib.request.urlopen(f"{server.url}/", timeout=60)
+        urllib.request.urlopen(f"{server.url}/", timeout=PATIENCE_S)
     assert [record.getMessage() for record in caplog.records if record.exc_info] == [
         "http: a request could not be answered"
     ]
