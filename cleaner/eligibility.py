@@ -10,7 +10,8 @@ is open may abort; the first dirty one with a record younger than min.compaction
 
 A log is worth a pass when its dirty share exceeds min.cleanable.dirty.ratio, when max.compaction.lag.ms is due for a record,
 or when a delete horizon is: then whatever its dirty share is, since otherwise deletion marks stay for ever in a topic that
-nobody writes to any more. `cleaner_manager.py` gathers the values and acts on the answer.
+nobody writes to any more. So it is when the last pass did not come to its end, or somebody asks for one.
+`cleaner_manager.py` gathers the values and acts on the answer.
 """
 
 from __future__ import annotations

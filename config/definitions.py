@@ -1,8 +1,8 @@
-"""THE table: every setting there is, the broker's and the topics'. Everything else about settings is derived from it.
+"""Every setting there is, the broker's and the topics', by name. Everything else about settings is derived from these two tables.
 
-The rows stand in modules by theme (`table/`); here they become two dictionaries by name. A topic's row
-(`segment.bytes`) makes its broker row (`log.segment.bytes`), unless that is written out because its type or default
-differs.
+The rows stand in modules by theme (`table/`): a new setting is a row there, and an attribute of `BrokerConfig` or `LogConfig`,
+which have the values; nothing is added here. A topic's row (`segment.bytes`) makes its broker row (`log.segment.bytes`), unless
+that is written out because its type or default differs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The conversion thread, for work that would hold the loop too long: appends and fetches that change a message format, and checks
 of batches that grow a lot when they are decompressed. What it runs stands elsewhere: `storage/log/validator.py` for appends,
-`protocol/records/conversion.py` for fetches. `Partition.append` decides what goes there, by the request's `LoopBudget`.
+`protocol/records/conversion.py` for fetches, where `produce_fetch/legacy_fetch.py` and `message_set/fetch.py` call it.
+`Partition.append` decides which appends go there, by the request's `LoopBudget`.
 
 Formats 0 and 1 are read and written in plain Python, some 7 µs a record: a set of a megabyte would hold up every client
 for a tenth of a second. Such work is done by one thread; more would not be quicker, since each holds the interpreter, and

@@ -10,7 +10,7 @@ an answer always comes whole (KIP-74). At most a megabyte of a partition is look
 what an answer has in memory is bounded: the client asks again for the rest.
 
 A client has nothing to go by but the messages that it gets: where they convert to none (transactions' markers), what stands
-behind them is read, within the same request. Looking takes reading the slice, which happens in the I/O pool.
+behind them is read, within the same request. Slices are read and converted on the conversion thread (`OldFetchJob._convert`).
 """
 
 from __future__ import annotations

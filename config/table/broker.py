@@ -1,5 +1,6 @@
-"""The settings that only the broker has: network, the message-set protocol's listeners, topics' creation, logs'
-upkeep, groups, producers, logging."""
+"""Rows of settings that only the broker has: the network, the message-set protocol's listeners, the node, topics' creation,
+logs' upkeep, the cleaner, fetches, logging. Those of groups, producers and transactions are in `groups.py`,
+limits in `limits.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ from ..setting import (
     DOUBLE,
     HIGH,
     INT,
-    INT_MAX,
     LIST,
     LONG,
     LONG_MAX,
@@ -21,6 +21,7 @@ from ..setting import (
     between,
     one_of,
 )
+from .groups import COORDINATOR_ROWS
 
 # fmt: off
 MESSAGE_SET_ROWS: tuple[Setting, ...] = (
@@ -259,71 +260,6 @@ _CLEANER = (
     ),
 )
 
-_GROUPS = (
-    Setting(
-        "group.initial.rebalance.delay.ms", type=INT, default=3000, allowed=at_least(0), group=Group.GROUPS,
-        doc="Milliseconds that the first member of an empty group waits for others before partitions are given out.",
-        why_different="Kafka checks no range",
-    ),
-    Setting(
-        "group.min.session.timeout.ms", type=INT, default=6000, allowed=at_least(0), group=Group.GROUPS,
-        doc="Shortest session time-out in milliseconds that a member may ask for.",
-        why_different="Kafka checks no range",
-    ),
-    Setting(
-        "group.max.session.timeout.ms", type=INT, default=30 * 60 * 1000, allowed=at_least(0), group=Group.GROUPS,
-        doc="Longest session time-out in milliseconds that a member may ask for.",
-        why_different="Kafka checks no range",
-    ),
-    Setting(
-        "group.max.size", type=INT, default=INT_MAX, allowed=at_least(1), group=Group.GROUPS,
-        doc="Members that one group may have.",
-    ),
-    Setting(
-        "offsets.topic.num.partitions", type=INT, default=50, allowed=at_least(1), group=Group.GROUPS, importance=HIGH,
-        doc="Partitions of __consumer_offsets when it is made. It must not change afterwards: it decides where a group is.",
-    ),
-    Setting(
-        "offsets.topic.segment.bytes", type=INT, default=100 * 1024 * 1024, allowed=at_least(1), group=Group.GROUPS,
-        importance=HIGH,
-        doc="Segment size in bytes of __consumer_offsets when it is made; smaller ones load faster.",
-    ),
-    Setting(
-        "offsets.retention.minutes", type=INT, default=7 * 24 * 60, allowed=at_least(1), group=Group.GROUPS, importance=HIGH,
-        doc="Minutes after which the committed offsets of a group without members are forgotten.",
-    ),
-    Setting(
-        "offsets.retention.check.interval.ms", type=LONG, default=10 * 60 * 1000, allowed=at_least(1), group=Group.GROUPS,
-        importance=HIGH,
-        doc="Milliseconds between two looks for committed offsets to forget.",
-    ),
-    Setting(
-        "offset.metadata.max.bytes", type=INT, default=4096, allowed=at_least(0), group=Group.GROUPS, importance=HIGH,
-        doc="Longest text in bytes that may go with a committed offset.",
-        why_different="Kafka checks no range",
-    ),
-    Setting(
-        "producer.id.expiration.ms", type=INT, default=24 * 60 * 60 * 1000, allowed=at_least(1), group=Group.GROUPS,
-        importance=LOW, dynamic=True,
-        doc="Milliseconds after which what is known of an idempotent producer that fell silent is forgotten.",
-    ),
-    Setting(
-        "producer.id.expiration.check.interval.ms", type=INT, default=10 * 60 * 1000, allowed=at_least(1), group=Group.GROUPS,
-        importance=LOW, internal=True,
-        doc="Milliseconds between two looks for producers to forget.",
-    ),
-    Setting(
-        "transaction.state.log.num.partitions", type=INT, default=50, allowed=at_least(1), group=Group.GROUPS,
-        importance=HIGH,
-        doc="Partitions of __transaction_state when it is made.",
-    ),
-    Setting(
-        "transaction.state.log.segment.bytes", type=INT, default=100 * 1024 * 1024, allowed=at_least(1), group=Group.GROUPS,
-        importance=HIGH,
-        doc="Segment size in bytes of __transaction_state when it is made.",
-    ),
-)
-
 _FETCH = (
     Setting(
         "fetch.max.bytes", type=INT, default=55 * 1024 * 1024, allowed=at_least(1024), group=Group.FETCHING,
@@ -358,5 +294,5 @@ _LOGGING = (
 )
 
 BROKER_ROWS: tuple[Setting, ...] = (
-    _NETWORK + MESSAGE_SET_ROWS + _NODE + _TOPICS + _LOGS + _CLEANER + _FETCH + _GROUPS + _LOGGING
+    _NETWORK + MESSAGE_SET_ROWS + _NODE + _TOPICS + _LOGS + _CLEANER + _FETCH + COORDINATOR_ROWS + _LOGGING
 )

@@ -1,11 +1,76 @@
-"""The settings of groups that the coordinator leads with heartbeats (KIP-848 and after), which protocols there
-are, and of transactions."""
+"""Rows of settings of the coordinators: sessions of classic groups, committed offsets, producer ids and the internal topics
+(`COORDINATOR_ROWS`), groups led by heartbeats (KIP-848 and after) and the protocols there are, transactions."""
 
 from __future__ import annotations
 
-from ..setting import BOOLEAN, HIGH, INT, INT_MAX, LIST, LOW, STRING, Allowed, Group, Setting, at_least, one_of
+from ..setting import BOOLEAN, HIGH, INT, INT_MAX, LIST, LONG, LOW, STRING, Allowed, Group, Setting, at_least, one_of
 
 # fmt: off
+COORDINATOR_ROWS: tuple[Setting, ...] = (
+    Setting(
+        "group.initial.rebalance.delay.ms", type=INT, default=3000, allowed=at_least(0), group=Group.GROUPS,
+        doc="Milliseconds that the first member of an empty group waits for others before partitions are given out.",
+        why_different="Kafka checks no range",
+    ),
+    Setting(
+        "group.min.session.timeout.ms", type=INT, default=6000, allowed=at_least(0), group=Group.GROUPS,
+        doc="Shortest session time-out in milliseconds that a member may ask for.",
+        why_different="Kafka checks no range",
+    ),
+    Setting(
+        "group.max.session.timeout.ms", type=INT, default=30 * 60 * 1000, allowed=at_least(0), group=Group.GROUPS,
+        doc="Longest session time-out in milliseconds that a member may ask for.",
+        why_different="Kafka checks no range",
+    ),
+    Setting(
+        "group.max.size", type=INT, default=INT_MAX, allowed=at_least(1), group=Group.GROUPS,
+        doc="Members that one group may have.",
+    ),
+    Setting(
+        "offsets.topic.num.partitions", type=INT, default=50, allowed=at_least(1), group=Group.GROUPS, importance=HIGH,
+        doc="Partitions of __consumer_offsets when it is made. It must not change afterwards: it decides where a group is.",
+    ),
+    Setting(
+        "offsets.topic.segment.bytes", type=INT, default=100 * 1024 * 1024, allowed=at_least(1), group=Group.GROUPS,
+        importance=HIGH,
+        doc="Segment size in bytes of __consumer_offsets when it is made; smaller ones load faster.",
+    ),
+    Setting(
+        "offsets.retention.minutes", type=INT, default=7 * 24 * 60, allowed=at_least(1), group=Group.GROUPS, importance=HIGH,
+        doc="Minutes after which the committed offsets of a group without members are forgotten.",
+    ),
+    Setting(
+        "offsets.retention.check.interval.ms", type=LONG, default=10 * 60 * 1000, allowed=at_least(1), group=Group.GROUPS,
+        importance=HIGH,
+        doc="Milliseconds between two looks for committed offsets to forget.",
+    ),
+    Setting(
+        "offset.metadata.max.bytes", type=INT, default=4096, allowed=at_least(0), group=Group.GROUPS, importance=HIGH,
+        doc="Longest text in bytes that may go with a committed offset.",
+        why_different="Kafka checks no range",
+    ),
+    Setting(
+        "producer.id.expiration.ms", type=INT, default=24 * 60 * 60 * 1000, allowed=at_least(1), group=Group.GROUPS,
+        importance=LOW, dynamic=True,
+        doc="Milliseconds after which what is known of an idempotent producer that fell silent is forgotten.",
+    ),
+    Setting(
+        "producer.id.expiration.check.interval.ms", type=INT, default=10 * 60 * 1000, allowed=at_least(1), group=Group.GROUPS,
+        importance=LOW, internal=True,
+        doc="Milliseconds between two looks for producers to forget.",
+    ),
+    Setting(
+        "transaction.state.log.num.partitions", type=INT, default=50, allowed=at_least(1), group=Group.GROUPS,
+        importance=HIGH,
+        doc="Partitions of __transaction_state when it is made.",
+    ),
+    Setting(
+        "transaction.state.log.segment.bytes", type=INT, default=100 * 1024 * 1024, allowed=at_least(1), group=Group.GROUPS,
+        importance=HIGH,
+        doc="Segment size in bytes of __transaction_state when it is made.",
+    ),
+)
+
 GROUP_ROWS: tuple[Setting, ...] = (
     Setting(
         "group.coordinator.rebalance.protocols", type=LIST, default=("classic", "consumer", "streams"),

@@ -1,4 +1,4 @@
-"""LogLoader: from the files of a partition to a log that can be appended to. Recovery after an unclean stop is here.
+"""LogLoader: from the files of a partition to a log that can be appended to. It says what is checked; `recovery.py` checks.
 
     pass 1   temporary files: what a crash left half done is removed
     pass 2   complete `.swap` files take the place of the segments that they replace
@@ -104,7 +104,7 @@ class LogLoader:
     ) -> None:
         """`recovery_point` and `log_start_offset` as checkpointed, 0 where they are not; `clean`: the last stop was.
 
-        Compaction leaves gaps between segments, below `cleaned`; at or above `gaps_below` a gap is of what was never durable.
+        Compaction leaves gaps between segments, below `cleaned`; a gap at or above `gaps_below` is of records that are gone.
         `is_recovery_point_known`: its checkpoint could be read. `damage_policy`: log.damage.policy.
         `left_files`: what the last stop left, if nobody can have changed that since.
         """

@@ -40,7 +40,7 @@ class LastStop(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     gaps_below: int = 0
-    """At or above it compaction has not been: a gap there is a loss."""
+    """Compaction has not been at or above it: a gap between segments there is of records that are gone."""
     cleaned: int | None = None
     """Kafka's cleaner-offset-checkpoint."""
     knows_recovery_point: bool = False

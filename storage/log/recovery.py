@@ -61,7 +61,7 @@ class Promise(NamedTuple):
 
     Attributes:
         recovery_point: what lies below was durable; None: not known.
-        gaps_below: a gap at or above it is of what was never durable.
+        gaps_below: compaction has not been at or above it: a gap between segments there is of records that are gone.
         cleaned: a gap below it is compaction's.
         policy: log.damage.policy.
     """

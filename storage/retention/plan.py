@@ -1,5 +1,5 @@
-"""Plan of the segments to delete, and the policy that names each: a pure function of values. `log/retention_executor.py`
-acts on it, and a log's `RetentionRecord` keeps what went and what could not be asked.
+"""Plan of the segments to delete, and the policy that names each: `plan_deletions`, a pure function of values, which
+`log/retention_executor.py` acts on. A log's `RetentionRecord`, here too, keeps what went and which policy could not be asked.
 
 The policies are asked in turn, each about what the others have left, until none names a segment any more: one call deletes all
 that repeated calls would. A policy is offered only what may go at all: nothing at or above the high watermark, and the active

@@ -2,7 +2,7 @@
 
 ConsumerGroupHeartbeat ─► heartbeat ─────────┐             ┌─► assignors
 JoinGroup … of a member ► classic_members ───┴─► draft ────┼─► reconciliation
-sessions, time-outs ────► migration.removed                └─► regular expressions, matched by the pool
+sessions, time-outs ────► migration.without                └─► regular expressions, matched by the pool
 from and to classic ────► migration
 """
 
