@@ -8,7 +8,8 @@ once, and a write that fails is refused before anything has changed. Replay happ
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Generator, Iterator, Sequence
+import time
+from collections.abc import Awaitable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -59,6 +60,17 @@ class ReplayBatch(NamedTuple):
     is_transactional: bool
     is_control: bool
     records: Sequence[tuple[int, bytes | None, bytes | None]]
+
+
+def with_pauses(batches: Iterable[ReplayBatch], records: int) -> Iterator[ReplayBatch]:
+    """Yield the batches of a load; after about each `records` records, let the loop thread have the interpreter. Pool thread."""
+    since_pause = 0
+    for batch in batches:
+        yield batch
+        since_pause += len(batch.records)
+        if since_pause >= records:
+            since_pause = 0
+            time.sleep(0)
 
 
 class CoordinatorLog(Protocol):

@@ -9,11 +9,10 @@ cannot be read are counted, named once, and passed over.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..coordinator.internal_topic import ReplayBatch
+from ..coordinator.internal_topic import ReplayBatch, with_pauses
 from .classic.metadata import GroupMetadata
 from .classic.records import read_group_value
 from .store.group import Group
@@ -46,14 +45,9 @@ def load_partition(name: str, batches: Iterable[ReplayBatch], now_ms: int) -> Lo
     """Plays the batches, in the order of the log. `name` is for log lines. Any thread; blocks where `batches` does."""
     loaded = LoadedPartition()
     replay = _Replay(name, loaded)
-    records = turn = 0
-    for batch in batches:
-        records += len(batch.records)
+    for batch in with_pauses(batches, RECORDS_PER_TURN):
+        loaded.records += len(batch.records)
         replay.batch(batch)
-        if records >= turn:
-            turn = records + RECORDS_PER_TURN
-            time.sleep(0)
-    loaded.records = records
     loaded.offsets.settle()
     for group_id in {*loaded.offsets.group_ids(), *loaded.offsets.pending_group_ids()}:
         # A group that nobody joined, or whose own record has gone: it only stores offsets.

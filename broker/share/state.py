@@ -11,12 +11,11 @@ cannot be read are counted, named once, and passed over. All else is the loop th
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..coordinator.internal_topic import CoordinatorRecord, ReplayBatch
+from ..coordinator.internal_topic import CoordinatorRecord, ReplayBatch, with_pauses
 from .records import (
     NO_OFFSET,
     SNAPSHOT,
@@ -191,8 +190,8 @@ class Loaded(NamedTuple):
 def load_share_state(name: str, batches: Iterable[ReplayBatch]) -> Loaded:
     """Plays the batches, in the order of the log. `name` is for log lines. Any thread; blocks where `batches` does."""
     shard = StateShard(0)  # only its entries are taken over
-    skipped = broken = turn = 0
-    for batch in batches:
+    skipped = broken = 0
+    for batch in with_pauses(batches, RECORDS_PER_TURN):
         if batch.is_control:
             continue
         for offset, key, value in batch.records:
@@ -203,10 +202,6 @@ def load_share_state(name: str, batches: Iterable[ReplayBatch]) -> Loaded:
                 if not broken:
                     log.error("%s: the record at offset %d cannot be read and is passed over: %s", name, offset, error)
                 broken += 1
-        turn += len(batch.records)
-        if turn >= RECORDS_PER_TURN:
-            turn = 0
-            time.sleep(0)
     return Loaded(shard, skipped, broken)
 
 

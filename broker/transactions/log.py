@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ...protocol.schema import decode_with_version, encode_with_version
-from ..coordinator.internal_topic import CoordinatorRecord, ReplayBatch
+from ..coordinator.internal_topic import CoordinatorRecord, ReplayBatch, with_pauses
 from ..coordinator.runtime import CoordinatorRuntime, Unsynced, keep_unsynced
 from ..groups.store.offsets import TopicPartition
 from ..metadata.features import TRANSACTION_VERSION
@@ -208,8 +208,7 @@ def load_transactions(name: str, batches: Iterable[ReplayBatch]) -> LoadedTransa
     """Plays the batches, in the order of the log. `name` is for log lines. Any thread; blocks where `batches` does."""
     loaded = LoadedTransactions()
     newest: dict[bytes, tuple[int, bytes]] = {}
-    turn = 0
-    for batch in batches:
+    for batch in with_pauses(batches, RECORDS_PER_TURN):
         if batch.is_control:
             continue
         for offset, key, value in batch.records:
@@ -219,10 +218,6 @@ def load_transactions(name: str, batches: Iterable[ReplayBatch]) -> LoadedTransa
                 newest.pop(key, None)
             else:
                 newest[key] = offset, value
-        turn += len(batch.records)
-        if turn >= RECORDS_PER_TURN:
-            turn = 0
-            time.sleep(0)
     for number, (key, (offset, value)) in enumerate(newest.items()):
         try:
             transactional_id = read_transaction_key(key)
