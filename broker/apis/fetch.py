@@ -16,7 +16,7 @@
   reader who is behind: an answer ends with its segment, and nothing that is still to come would make it longer. More than the
   answer may hold is not waited for either.
 - Reads that could touch the disk are made by the I/O pool; see `storage` for what is known to be in memory.
-- Very many partitions, in the request or in its session, are gone through in turns: see `long_fetch`.
+- Very many partitions, in the request or in its session, are gone through in chunks: see `long_fetch`.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ def fetch(
         version >= 13,
     )
     if len(context.partitions) > CHUNK_UNITS:  # of a session, most of them
-        from ..produce_fetch.fetch_job import fetch_in_turns
+        from ..produce_fetch.fetch_job import fetch_in_chunks
 
         asker = RequestContext(services, connection, ApiKey.FETCH, version, correlation_id, client_id)
-        return fetch_in_turns(asker, context, isolation, max_bytes, max_wait, min_bytes)
+        return fetch_in_chunks(asker, context, isolation, max_bytes, max_wait, min_bytes)
     denied: Container[str | bytes] = ()
     if services.authorizer is not None:
         asker = RequestContext(services, connection, ApiKey.FETCH, version, correlation_id, client_id)

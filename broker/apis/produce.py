@@ -12,7 +12,7 @@
 - A batch is appended from the buffer that it was received in; offsets are patched in place. While its log directory is
   slow (`append_offload.py`) a copy is appended in a thread, and the connection waits for that, with acks 0 too, however long:
   the request's timeout is for replicas, and not looked at.
-- A request of very many partitions is gone through in turns: see `long_produce`.
+- A request of very many partitions is gone through in chunks: see `long_produce`.
 """
 
 from __future__ import annotations

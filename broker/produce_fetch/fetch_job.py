@@ -6,7 +6,7 @@ Each attempt reads all partitions; one that finds too little waits in the purgat
 A fetch of very many partitions is gone through in chunks, and between two of them everybody else is served (ADRs 46, 47):
 
     long_fetch        the request itself has many: one at a time is read, with the other long requests that look at something
-    fetch_in_turns    its session has many, or it was read by the above: rights, positions and rows in chunks
+    fetch_in_chunks   its session has many, or it was read by the above: rights, positions and rows in chunks
 
 While such a fetch without a session waits, its partitions count against the bound on those of all sessions
 (`FetchSessions.hold`); a request beyond that is answered with what there is. Loop thread.
@@ -116,7 +116,7 @@ class FetchJob:
             return self._after_warming(cold, max_wait_ms)
         return parts if parts is not None else self._wait(max_wait_ms)
 
-    async def run_in_turns(
+    async def run_in_chunks(
         self, max_wait_ms: int, min_bytes: int, asker: RequestContext, waits: Callable[[], object]
     ) -> list[Part]:
         """`run` for very many partitions: others have their turn after each slice. `waits` is called before it waits for data."""
@@ -143,7 +143,7 @@ class FetchJob:
                 # Before it reads: what comes in while it does is not missed.
                 news = services.purgatory.wait(watched, int(left), lambda _: True) if left > 0 else None
                 try:
-                    parts = await self._attempt_in_turns(partitions, asker, last=news is None)
+                    parts = await self._attempt_in_chunks(partitions, asker, last=news is None)
                     if parts is not None:
                         return parts
                     assert news is not None
@@ -156,7 +156,7 @@ class FetchJob:
             if may_wait:
                 services.fetch_sessions.let_go(held)
 
-    async def _attempt_in_turns(
+    async def _attempt_in_chunks(
         self, partitions: list[tuple[PartitionKey, FetchPartition]], asker: RequestContext, *, last: bool
     ) -> list[Part] | None:
         rows: list[FetchedRow] = []
@@ -170,12 +170,12 @@ class FetchJob:
             if total < self._min_bytes and not (failed or last or self._is_behind):
                 release_rows(rows)
                 return None
-            return await self._write_in_turns(rows, asker)
+            return await self._write_in_chunks(rows, asker)
         except BaseException:
             release_rows(rows)
             raise
 
-    async def _write_in_turns(self, rows: list[FetchedRow], asker: RequestContext) -> list[Part]:
+    async def _write_in_chunks(self, rows: list[FetchedRow], asker: RequestContext) -> list[Part]:
         topics: TopicRows = []
         busy: list[PartitionKey] = []
         for some in batches(rows, CHUNK_UNITS):
@@ -389,10 +389,10 @@ async def _read(
     context = services.fetch_sessions.resolve(session_id, epoch, wanted, gone, version >= 13)
     del request, topics, forgotten, parts, wanted, gone
     await asker.next_turn()
-    return await fetch_in_turns(asker, context, isolation, max_bytes, max_wait, min_bytes, permit.release)
+    return await fetch_in_chunks(asker, context, isolation, max_bytes, max_wait, min_bytes, permit.release)
 
 
-async def fetch_in_turns(
+async def fetch_in_chunks(
     asker: RequestContext,
     context: FetchContext,
     isolation: int,
@@ -415,6 +415,6 @@ async def fetch_in_turns(
         from .legacy_fetch import OldFetchJob
 
         old = OldFetchJob(services, context, version, asker.correlation_id, isolation, most, denied)
-        return await old.answer_in_turns(max_wait_ms, min_bytes, asker, waits)
+        return await old.answer_in_chunks(max_wait_ms, min_bytes, asker, waits)
     job = FetchJob(services, context, version, asker.correlation_id, isolation, most, denied)
-    return await job.run_in_turns(max_wait_ms, min_bytes, asker, waits)
+    return await job.run_in_chunks(max_wait_ms, min_bytes, asker, waits)

@@ -66,13 +66,13 @@ class OldFetchJob(FetchJob):
         self._client = client
         return await self._answer(max_wait_ms, lambda left: self.run(left, min_bytes))
 
-    async def answer_in_turns(
+    async def answer_in_chunks(
         self, max_wait_ms: int, min_bytes: int, asker: RequestContext, waits: Callable[[], object]
     ) -> list[Part]:
-        """`answer` for very many partitions; see `run_in_turns`."""
+        """`answer` for very many partitions; see `run_in_chunks`."""
         self._asker = asker
         self._client = asker.connection.client
-        return await self._answer(max_wait_ms, lambda left: self.run_in_turns(left, min_bytes, asker, waits))
+        return await self._answer(max_wait_ms, lambda left: self.run_in_chunks(left, min_bytes, asker, waits))
 
     async def _answer(self, max_wait_ms: int, read: Callable[[int], list[Part] | Awaitable[list[Part]]]) -> list[Part]:
         time = self._services.time
@@ -113,7 +113,7 @@ class OldFetchJob(FetchJob):
         self._rows = rows
         return []
 
-    async def _write_in_turns(self, rows: list[FetchedRow], asker: RequestContext) -> list[Part]:
+    async def _write_in_chunks(self, rows: list[FetchedRow], asker: RequestContext) -> list[Part]:
         for some in batches(rows, CHUNK_UNITS):
             self._count_errors(some)
             await asker.next_turn()

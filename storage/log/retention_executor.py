@@ -1,10 +1,12 @@
-"""Retention's executor: carries out on a log what `plan.py` says must go. In this order:
+"""Retention's executor: carries out on a log what `../retention/plan.py` says must go, for `UnifiedLog.delete_old_segments`.
 
-plan            facts of each segment, oldest first, until the policies name none any more    deletion lock
-ledger          known before the first change
-take out        log start offset moves up, the list is published without the segments         + the log's lock
-checkpoint      of several segments, or one with aborted records, the new start first
-.deleted        files are renamed, and go after file.delete.delay.ms
+    plan          facts of each segment, oldest first, until the policies name none any more    deletion lock
+    ledger        known before the first change
+    take out      log start offset moves up, the list is published without the segments         + the log's lock
+    checkpoint    of several segments, or one with aborted records, the new start first
+    .deleted      files are renamed, and go after file.delete.delay.ms
+
+In this order, in pool threads; the locks are those of `LocalLog`.
 """
 
 from __future__ import annotations
