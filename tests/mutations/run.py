@@ -56,9 +56,6 @@ PYTEST = [
 ]
 
 
-_WHERE = "import tidelog.storage as s, tidelog.testing as t; print(s.__file__, t.__file__)"
-
-
 class Result(NamedTuple):
     """What became of one mutant."""
 
