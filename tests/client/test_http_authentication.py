@@ -20,12 +20,19 @@ from support.certificates import authority_in
 from support.console_client import Browser
 from support.inside import add_scram_user, alter_settings, forget_guesses, node_of
 from support.patience import PATIENCE_S, until
+from tidelog.broker.http import users as http_users
 from tidelog.broker.http.connections import MAX_CONNECTIONS
 from tidelog.broker.http.console.routes import ROUTES
 from tidelog.cli.main import main
 from tidelog.testing import Broker, BrokerError
 
 TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of a password or a token may take as long as anything else: a slow machine else answers 503."""
+    monkeypatch.setattr(http_users, "CHECK_TIMEOUT_S", PATIENCE_S)
 
 
 def basic(name: str, password: str) -> dict[str, str]:

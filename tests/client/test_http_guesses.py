@@ -13,6 +13,7 @@ import pytest
 from support.inside import add_scram_user, node_of
 from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient
+from tidelog.broker.http import users as http_users
 from tidelog.broker.http.connections import MAX_CONNECTIONS
 from tidelog.broker.security.sasl.login_attempts import MOST_FAILURES, MOST_OF_ADDRESS
 from tidelog.protocol.errors import ErrorCode
@@ -22,6 +23,12 @@ from tidelog.testing import Broker
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 SCRAM = "SCRAM-SHA-256"
+
+
+@pytest.fixture(autouse=True)
+def patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of a password or a token may take as long as anything else: a slow machine else answers 503."""
+    monkeypatch.setattr(http_users, "CHECK_TIMEOUT_S", PATIENCE_S)
 
 
 def settings(tmp_path: Path, delay_ms: int) -> dict[str, object]:

@@ -16,12 +16,19 @@ from support.certificates import authority_in, write_identity
 from support.inside import forget_guesses, node_of
 from support.patience import PATIENCE_S
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
+from tidelog.broker.http import users as http_users
 from tidelog.broker.security.sasl import jwks
 from tidelog.cli.main import main
 from tidelog.testing import Broker, BrokerError
 
 OLD, NEW = public_jwk(private_key(), "old"), public_jwk(private_key("P-256"), "new")
 INVALID = 'Bearer realm="tidelog", error="invalid_token"'
+
+
+@pytest.fixture(autouse=True)
+def patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of a password or a token may take as long as anything else: a slow machine else answers 503."""
+    monkeypatch.setattr(http_users, "CHECK_TIMEOUT_S", PATIENCE_S)
 
 
 class Answer(NamedTuple):

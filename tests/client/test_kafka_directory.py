@@ -44,8 +44,13 @@ FETCH_VERSION = 11
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     directory = tmp_path_factory.mktemp("kafka") / "data"
     copy_sample(directory)
-    # The sample's records are old: topics without a retention of their own would lose them.
-    with Daemon(directory, {"log.retention.ms": -1, "log.cleaner.enable": "false"}) as running:
+    # The sample's records are old: topics without a retention of their own would lose them, and its open transaction would be
+    # aborted at the first look for those whose time is over.
+    settings = {
+        "log.retention.ms": -1, "log.cleaner.enable": "false",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 2**31 - 1,
+    }  # fmt: skip
+    with Daemon(directory, settings) as running:
         yield running
 
 
