@@ -192,6 +192,10 @@ class FaultyDispatcher:
         """Record an answer, as `Dispatcher.answered`."""
         self._inner.answered(key, since)
 
+    def name_of(self, key: int) -> str:
+        """Name of an API, as `Dispatcher.name_of`."""
+        return self._inner.name_of(key)
+
     @staticmethod
     def _error(key: ApiKey, version: int, correlation_id: int, frame: bytes, code: ErrorCode) -> bytes | None:
         """The framed answer; None where the request is malformed or can't carry the code: it is handled as ever."""

@@ -96,6 +96,9 @@ class MessageSetGate:
     def answered(self, key: int, since: int) -> None:
         self.dispatcher.answered(key, since)
 
+    def name_of(self, key: int) -> str:
+        return self.dispatcher.name_of(key)
+
     # -- inside
 
     async def _authenticate(self, connection: Connection, session: Session, body: AuthenticateBody) -> bytes:

@@ -119,6 +119,10 @@ class MessageSetListener:
         self.latencies[key][taken.bit_length()] += 1
         self.nanoseconds[key] += taken
 
+    def name_of(self, key: int) -> str:
+        """As the connections' page and /metrics call it: `message_set_produce` is no Produce of Kafka's protocol."""
+        return f"message_set_{RequestType(key).name.lower()}"
+
     def _handle(
         self, kind: int, buffer: bytearray, position: int, end: int, connection: Connection
     ) -> SetAnswer | Awaitable[SetAnswer]:

@@ -110,7 +110,7 @@ def _error(code: int) -> str:
 
 
 def _waiting(server: SocketServer) -> dict[str, float]:
-    waiting = Counter(API_NAMES[c.pending_key] for c in server.connections if c.pending_since)
+    waiting = Counter(name for connection in server.connections if (name := connection.pending_request))
     return {"Fetch": 0, "Produce": 0, "JoinGroup": 0, **waiting}
 
 

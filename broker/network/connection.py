@@ -73,6 +73,9 @@ class Dispatches(Protocol):
     def answered(self, key: int, since: int) -> None:
         """A request of API `key` whose answer was awaited is answered now; it came at `since` (`perf_counter_ns`)."""
 
+    def name_of(self, key: int) -> str:
+        """The name that /metrics and the console give requests of API `key`: protocols number theirs differently."""
+
 
 class Connection(asyncio.BufferedProtocol):
     """Loop thread only. Made by the `SocketServer` for each accepted socket."""
@@ -213,6 +216,11 @@ class Connection(asyncio.BufferedProtocol):
     def busy(self) -> bool:
         """True while a request is being answered: such a connection is not idle, however long it takes."""
         return self._pending is not None or (self._outbound is not None and not self._outbound.idle)
+
+    @property
+    def pending_request(self) -> str:
+        """Name of the request that waits, in its own protocol's words; "" where none does, or it is not timed."""
+        return self._dispatcher.name_of(self.pending_key) if self.pending_since else ""
 
     @property
     def closing(self) -> bool:

@@ -68,5 +68,8 @@ class SaslGate:
     def answered(self, key: int, since: int) -> None:
         self.dispatcher.answered(key, since)
 
+    def name_of(self, key: int) -> str:
+        return self.dispatcher.name_of(key)
+
     def _hand_over(self, connection: Connection, is_known: bool) -> None:
         connection.hand_to(self.dispatcher if is_known else self)

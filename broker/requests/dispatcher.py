@@ -15,7 +15,7 @@ from functools import partial
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.api_keys import ApiKey
+from ...protocol.api_keys import API_NAMES, ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.headers import parse_request_header, response_header_bytes
 from ...protocol.messages.api_versions import ApiVersionsResponse
@@ -120,6 +120,10 @@ class Dispatcher:
         taken = perf_counter_ns() - since
         self._latencies[key][taken.bit_length()] += 1
         self._nanoseconds[key] += taken
+
+    def name_of(self, key: int) -> str:
+        """Name of an API, as `Dispatches.name_of`."""
+        return API_NAMES[key]
 
     def _metered(self, answer: Reply, meter: RequestMeter, connection: Connection) -> Reply:
         if answer is None or isinstance(answer, bytes | list):

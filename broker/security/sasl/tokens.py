@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .jwks import Keys, PublicKey, Wait
 
 MAX_TOKEN_BYTES = 65_536
+#: What a token that is none raises. Deeply nested JSON: releases of PyJWT before 2.13 let RecursionError out.
+UNREADABLE = (jwt.PyJWTError, ValueError, RecursionError)
 """Longest token that is parsed. Tokens have a few kilobytes, with many groups some tens; parsing costs time before the
 token is verified.
 """
@@ -78,7 +80,7 @@ class TokenVerifier:
             return ""
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
-        except (jwt.PyJWTError, ValueError):
+        except UNREADABLE:
             return ""
         subject = claims.get(self._rules.subject_claim)
         return subject.strip().encode("utf-8", "replace").decode() if isinstance(subject, str) else ""
@@ -113,7 +115,7 @@ class TokenVerifier:
             )
         except jwt.MissingRequiredClaimError as error:
             raise Refusal(f"the token has no {error.claim}") from None
-        except (jwt.PyJWTError, ValueError) as error:
+        except UNREADABLE as error:
             why = next((text for kind, text in _REASONS if isinstance(error, kind)), "the token can't be read")
             raise Refusal(why) from None
         return claims
@@ -146,7 +148,7 @@ def _names_of(token: str) -> tuple[str | None, str]:
         raise Refusal(f"the token has {len(token)} bytes; at most {MAX_TOKEN_BYTES} are read")
     try:
         header = jwt.get_unverified_header(token)
-    except (jwt.PyJWTError, ValueError):
+    except UNREADABLE:
         raise Refusal("that is not a signed JSON web token") from None
     algorithm = header.get("alg")
     if not isinstance(algorithm, str):

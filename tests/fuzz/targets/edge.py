@@ -276,6 +276,9 @@ class Echo:
     def answered(self, key: int, since: int) -> None:
         pass
 
+    def name_of(self, key: int) -> str:
+        return str(key)
+
 
 SECURITY: list[Security] = []
 POOL = ThreadPoolExecutor(1)

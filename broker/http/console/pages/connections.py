@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .....protocol.api_keys import API_NAMES
 from ..layout import card, cut, document, facts, live, quiet, table
 from ..units import count_text, duration_text
 
@@ -57,7 +56,7 @@ def connections(state: ConsoleState, request: PageRequest) -> Page:
             rows.append(
                 _Open(
                     connection.listener.name, connection.peer_host, connection.peer_port, connection.software,
-                    (now - connection.last_active) / 1e9, API_NAMES.get(connection.pending_key, "") if waits else "",
+                    (now - connection.last_active) / 1e9, connection.pending_request,
                     (now - connection.pending_since) / 1e9 if waits else 0.0,
                 )
             )  # fmt: skip

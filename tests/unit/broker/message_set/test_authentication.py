@@ -95,6 +95,9 @@ class Handler:
     def answered(self, key: int, since: int) -> None:
         self.seen.append(-key)
 
+    def name_of(self, key: int) -> str:
+        return str(key)
+
 
 class Rig:
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from tidelog.broker.network.socket_server import ListenerCounts
 from tidelog.broker.partitions.fetch_session import FetchSessions
 from tidelog.broker.requests.counters import BOUNDS_S, RequestCounters, told_buckets
 from tidelog.broker.runtime.metric_family import Family, HistogramFamily, families_of
-from tidelog.protocol.api_keys import ApiKey
+from tidelog.protocol.api_keys import API_NAMES, ApiKey
 from tidelog.protocol.errors import ErrorCode
 
 
@@ -49,7 +49,7 @@ def test_requests_errors_and_latencies_by_api() -> None:
 
 def test_who_waits_is_told_by_api() -> None:
     def connection(key: int, since: int) -> SimpleNamespace:
-        return SimpleNamespace(pending_key=key, pending_since=since)
+        return SimpleNamespace(pending_request=API_NAMES[key] if since else "")
 
     waiting = [connection(ApiKey.FETCH, 5), connection(ApiKey.FETCH, 6), connection(ApiKey.SYNC_GROUP, 7)]
     server = SimpleNamespace(

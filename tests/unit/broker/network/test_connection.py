@@ -54,6 +54,9 @@ class Rig:
     def answered(self, key: int, since: int) -> None:
         self.waited.append((key, since))
 
+    def name_of(self, key: int) -> str:
+        return str(key)
+
     def feed(self, data: bytes) -> None:
         """As a loop does: ask for the buffer, fill it as far as it goes, hand over; again while it reads."""
         while data and self.transport.reading and not self.transport.aborted:
@@ -441,6 +444,19 @@ async def test_a_client_whose_requests_take_long_lets_others_go_on_between_them(
     rig.end()
     await asyncio.sleep(0)
     assert len(rig.server.fair_queue) == 0
+
+
+async def test_a_request_that_waits_is_named_by_its_own_protocol() -> None:
+    """Keys of one protocol mean something else in another, or nothing."""
+    pending: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    rig = Rig(lambda _: pending)
+    assert rig.connection.pending_request == ""
+    rig.feed(frame(b"\x05"))
+    assert rig.connection.pending_request == "5", "what the rig's protocol calls it"
+    pending.set_result(b"answer")
+    await asyncio.sleep(0)
+    assert rig.connection.pending_request == ""
+    rig.end()
 
 
 async def test_a_client_is_heavy_by_what_its_requests_take_in_the_mean() -> None:

@@ -81,6 +81,9 @@ class BothEnds:
     def answered(self, key: int, since: int) -> None:
         pass
 
+    def name_of(self, key: int) -> str:
+        return str(key)
+
     def feed(self, data: bytes) -> None:
         data = self.unread + data
         while data and self.transport.reading and not self.transport.aborted and not self.ended:

@@ -74,6 +74,9 @@ class Rig:
     def answered(self, key: int, since: int) -> None:
         pass
 
+    def name_of(self, key: int) -> str:
+        return str(key)
+
     def feed(self, data: bytes) -> None:
         """As a loop does: what is not read yet waits."""
         while data and self.transport.reading and not self.transport.aborted:

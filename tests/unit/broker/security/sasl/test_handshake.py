@@ -99,6 +99,9 @@ class Dispatcher:
     def answered(self, key: int, since: int) -> None:
         pass
 
+    def name_of(self, key: int) -> str:
+        return str(key)
+
 
 class Rig:
     def __init__(self) -> None:

@@ -190,6 +190,22 @@ async def test_what_is_no_token(token: str) -> None:
         await verifier().verify(token)
 
 
+async def test_a_token_too_deep_to_be_parsed_is_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyJWT before 2.13 lets the parser's RecursionError out: the client was neither refused nor counted as one that guesses."""
+
+    def too_deep(*_: object, **__: object) -> None:
+        raise RecursionError
+
+    token = token_of()
+    monkeypatch.setattr("jwt.decode", too_deep)
+    assert verifier().claimed_user(token) == ""
+    with pytest.raises(Refusal, match="can't be read"):
+        await verifier().verify(token)
+    monkeypatch.setattr("jwt.get_unverified_header", too_deep)
+    with pytest.raises(Refusal, match="not a signed JSON web token"):
+        await verifier().verify(token)
+
+
 @pytest.mark.parametrize("more", [{"kid": 7}, {"crit": ["exp"]}, {"crit": "b64"}, {"b64": False, "crit": ["b64"]}])
 async def test_headers_that_are_not_understood(more: dict[str, Any]) -> None:
     with pytest.raises(Refusal):
