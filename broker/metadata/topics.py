@@ -114,6 +114,8 @@ class TopicRegistry:
         self._by_id: dict[UUID, Topic] = {}
         self._by_folded: dict[str, str] = {}
         self._busy: dict[str, asyncio.Future[None]] = {}
+        # Topic → partitions that a growth which failed would have given it: some of their logs may have been made.
+        self._unfinished: dict[str, int] = {}
         self._operations: set[asyncio.Task[Any]] = set()
         self.makers = PrincipalTopicCounts(config)
         """Topics and partitions by the principal that created them, and the limits on both."""
@@ -288,7 +290,8 @@ class TopicRegistry:
                 self._withdraw(topic)
                 for callback in self.on_deleted:
                     callback(name)
-                await self._spread(partial(self._delete_logs, name), range(topic.partition_count))
+                partitions = max(topic.partition_count, self._unfinished.pop(name, 0))
+                await self._spread(partial(self._delete_logs, name), range(partitions))
                 await self._store.remove_topic(name)
                 log.info("topic %s deleted", name)
 
@@ -381,7 +384,10 @@ class TopicRegistry:
         makers = topic.makers.grown(principal, partitions - topic.partition_count)
         await self._store.set_partitions(name, partitions, makers)
         grown = dataclasses.replace(topic, partition_count=partitions, makers=makers)
+        self._unfinished[name] = most = max(partitions, self._unfinished.get(name, 0))
         await self._make_logs(grown, range(topic.partition_count, partitions))
+        if partitions == most:
+            del self._unfinished[name]
         self._publish(grown)
         log.info("topic %s has %d partitions now", name, partitions)
         return grown

@@ -326,4 +326,12 @@ MUTATIONS = [
             f"{GROUP_COMMITS}::test_a_transaction_that_commits_after_its_group_was_deleted_does_not_bring_the_group_back",
         ),
     ),
+    Mutation(
+        "broker/failed-growth-outlives-its-topic",
+        "broker/metadata/topics.py",
+        "partitions = max(topic.partition_count, self._unfinished.pop(name, 0))",
+        "partitions = topic.partition_count",
+        "Partitions that a topic could not be grown by come back after its deletion, with the next start.",
+        ("tests/unit/broker/metadata/test_topics.py::test_a_topic_is_deleted_with_what_a_failed_growth_has_made",),
+    ),
 ]

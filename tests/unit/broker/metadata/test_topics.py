@@ -211,6 +211,22 @@ async def test_a_topic_whose_logs_cannot_be_made_is_taken_back(tmp_path: Path) -
         assert [topic.partition_count for topic in world.topics.all()] == [1]
 
 
+async def test_a_topic_is_deleted_with_what_a_failed_growth_has_made(tmp_path: Path) -> None:
+    """Its directories came back with the next start as a topic of nobody's, and a new topic of the name had the old one's log."""
+    logs = FakeLogs()
+    async with topic_world(tmp_path, logs) as world:
+        await world.topics.create("orders", 1, {})
+        for partitions in (4, 3):
+            logs.fail_after(partitions - 1, OSError(28, "No space left on device"))
+            with pytest.raises(KafkaStorageError, match="No space left"):
+                await world.topics.add_partitions("orders", partitions)
+        await world.topics.add_partitions("orders", 2)
+        await world.topics.delete("orders")
+        assert logs.logs() == []
+    async with topic_world(tmp_path, logs) as world:
+        assert list(world.topics.all()) == []
+
+
 class Crash(BaseException):
     """What a power cut does to an operation: it never comes to its end, nor to any clean-up."""
 
