@@ -90,10 +90,11 @@ def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
     states: Counter[tuple[str, str]] = Counter()
     members: list[tuple[str, int]] = []
     committed: list[Committed] = []
-    loading, omitted = -len(groups.unloaded), 0  # those are not being read
+    omitted = 0
+    # Those that cannot be read are not being read.
+    loading = sum(not shard.loaded for shard in groups.shards()) - len(groups.unloaded)
     for shard in groups.shards():
         if not shard.loaded:
-            loading += 1
             continue
         for group in shard.groups.values():
             states[str(group.group_type), group.state_name] += 1

@@ -166,8 +166,8 @@ MUTATIONS = [
     Mutation(
         "broker/failed-coordinator-is-loading",
         "broker/monitoring/groups.py",
-        "    loading, omitted = -len(groups.unloaded), 0",
-        "    loading = omitted = 0",
+        "for shard in groups.shards()) - len(groups.unloaded)",
+        "for shard in groups.shards())",
         "A wait for the end of loading never ends where a partition cannot be loaded.",
         ("tests/unit/broker/monitoring/test_groups.py",),
     ),
