@@ -4,15 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The packages' folders, which setup.py installs as tidelog.<folder>.
 FOLDERS := broker cleaner cli clients config pipeline protocol storage testing
+BUILT := .venv* build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 KERNELS := $(shell find $(FOLDERS) -name '_*.pyx' -o -name '_*.h' -o -name '_*.pxi')
+EXTRAS :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run setup test check slow adversary lint demo demo-pipeline bench docs clean help
 
 help:            ## this list
-	@grep -E '^[a-z-]+: .*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
+	@sed -nE 's/^([a-z-]+):.*## *(.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 run: $(VENV)/.installed   ## serve on 127.0.0.1:9092 (message sets: 9093), data in ./data
+	@echo "for the command line, in another terminal:  export PATH=\"$(CURDIR)/$(BIN):\$$PATH\"" >&2
 	@exec $(BIN)/tidelog serve --set log.dirs=./data --set message.set.listeners=tcp://127.0.0.1:9093
 
 setup: $(VENV)/.dev       ## own virtual environment, compiled kernels, test tools
@@ -22,13 +25,19 @@ $(BIN)/python:
 	@command -v cc >/dev/null || { echo "tidelog compiles a few small kernels: install a C compiler (cc), e.g. apt-get install gcc" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# One call of pip, in which the kernels are compiled once, side by side: of `make run` for the daemon alone, of all else for $(EXTRAS) too.
 $(VENV)/.installed: $(BIN)/python pyproject.toml setup.py $(KERNELS)
-	@echo "setting up $(VENV) (about half a minute the first time) ..." >&2
-	@$(BIN)/pip install --quiet --editable .
+	@echo "setting up $(VENV) (the first time $(if $(EXTRAS),37,27) s were measured on two cores) ..." >&2
+	@$(BIN)/pip install --quiet --editable '.$(if $(EXTRAS),[$(EXTRAS)])'
 	@touch $@
+	@$(if $(EXTRAS),touch $(VENV)/.$(EXTRAS))
 
+# What extras name is added without compiling anything again.
+ADD := $(BIN)/python tests/support/install_extras.py
+
+$(VENV)/.dev: EXTRAS := dev
 $(VENV)/.dev: $(VENV)/.installed
-	@$(BIN)/pip install --quiet --editable '.[dev]'
+	@[ $@ -nt $(VENV)/.installed ] || $(ADD) dev
 	@touch $@
 
 test: $(VENV)/.dev        ## unit, property, golden, a crash slice, one real client; `make check` has all examples
@@ -60,7 +69,7 @@ demo-pipeline: $(VENV)/.demo $(VENV)/.spark  ## the same flights through Spark: 
 	@$(BIN)/python benchmarks/demo_pipeline.py
 
 $(VENV)/.demo: $(VENV)/.installed
-	@$(BIN)/pip install --quiet --editable '.[demo]'
+	@$(ADD) demo
 	@touch $@
 
 docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
@@ -72,8 +81,11 @@ docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
 	$(BIN)/python docs/pictures/draw.py
 	$(BIN)/python docs/adr/list.py
 
-include tests/compat/compat.mk tests/operations/prometheus.mk tests/browser/browser.mk tests/site/site.mk tests/spark/spark.mk tests/fuzz/fuzz.mk tests/mutations/mutations.mk benchmarks/bench.mk
+include tests/compat/compat.mk tests/operations/prometheus.mk tests/browser/browser.mk tests/site/site.mk tests/spark/spark.mk tests/fuzz/fuzz.mk tests/mutations/mutations.mk benchmarks/bench.mk release/release.mk
 
-clean:           ## remove what was built (data stays)
-	rm -rf $(VENV) build *.egg-info
-	find $(FOLDERS) -name '*.so' -o -name '_*.c' -o -name __pycache__ | xargs rm -rf
+clean:           ## remove what was built, fetched and measured: all but what git has and ./data
+	@# Some rings work as root.
+	rm -rf $(VENV) $(BUILT) 2>/dev/null || $(SUDO) rm -rf $(VENV) $(BUILT)
+	find . -name '.venv*' -prune -o -path ./data -prune -o -path ./.git -prune -o \( -name __pycache__ -o -name node_modules \) -prune -print \
+	  | xargs rm -rf
+	find $(FOLDERS) \( -name '*.so' -o -name '_*.c' \) -exec rm -f {} +

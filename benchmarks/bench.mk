@@ -9,5 +9,5 @@ bench-quick: $(VENV)/.bench   ## the same in three minutes, with short rounds
 	$(BIN)/python benchmarks/bench.py --quick $(BENCH)
 
 $(VENV)/.bench: $(VENV)/.installed
-	@$(BIN)/pip install --quiet --editable '.[bench]'
+	@$(ADD) bench
 	@touch $@

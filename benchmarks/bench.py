@@ -39,7 +39,7 @@ import bench_start
 import bench_tls
 import report
 from brokers import BrokerError, executable
-from kafka_peer import jars, java
+from kafka_peer import NEWEST, jars, java
 from measure import KAFKA, OURS, Row, Samples
 from session import BUILD, LoadError, Session, built
 from wire import WireError
@@ -133,7 +133,7 @@ def measure(session: Session, command: str) -> None:
         for row in rows:
             if row.name in session.samples:
                 samples = session.samples[row.name]
-                samples.commit, samples.date, samples.command = commit, today, command
+                samples.commit, samples.date, samples.command, samples.kafka = commit, today, command, NEWEST
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import wire
+from floors import FloorServer
 from measure import FLOOR, KAFKA, OURS, Goal, Row
-from session import BATCH_64K, Session, begin_command, built, details, finish_load
+from session import BATCH_64K, Session, details
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +18,7 @@ class Load:
     topic: str
     max_bytes: int
     figure: str
+    connections: int = 1
 
 
 LARGE, ONES = "fetch-large", "fetch-ones"
@@ -37,30 +36,29 @@ LOADS = (
         "cpu_s_per_GB",
     ),
     Load(
-        Row("fetch-one", "Fetch, one 1 KiB record a request: CPU", "µs/request", (Goal(20),)),
+        Row("fetch-one", "Fetch, one 1 KiB record a request: CPU", "µs/request", (Goal(0.35, KAFKA),)),
         ONES,
         1,
         "cpu_us_per_request",
     ),
+    Load(
+        Row(
+            "fetch-one-16", "Fetch, one 1 KiB record a request, 16 connections: CPU", "µs/request", (Goal(0.35, KAFKA),)
+        ),
+        ONES,
+        1,
+        "cpu_us_per_request",
+        16,
+    ),
+    Load(
+        Row("fetch-one-64", "Fetch, one 1 KiB record a request, 64 connections: CPU", "µs/request"),
+        ONES,
+        1,
+        "cpu_us_per_request",
+        64,
+    ),
 )
 ROWS = tuple(load.row for load in LOADS)
-
-
-class FloorServer:
-    """`sendfile_floor` on one partition's directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self._process = subprocess.Popen([built("sendfile_floor"), directory], stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        _, port, begin, end = self._process.stdout.readline().split()
-        self._where = ("--port", port, "--pid", self._process.pid, "--offsets", f"{begin}:{end}")
-
-    def fetch(self, *options: object) -> dict[str, Any]:
-        return finish_load(begin_command("fetch", *self._where, *options))
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.communicate()
 
 
 def run(session: Session) -> None:
@@ -80,15 +78,24 @@ def run(session: Session) -> None:
             result = session.load(broker, "produce", topic, *shape, "--bytes", size)
             session.verify(broker, topic, result)
     written = brokers.get(OURS) or brokers[KAFKA]
-    floors = {topic: FloorServer(written.partition_directory(topic)) for topic in (LARGE, ONES)}
+    floors = {topic: FloorServer("sendfile_floor", written.partition_directory(topic)) for topic in (LARGE, ONES)}
     try:
         for order in session.rounds():
             for load in wanted:
-                options = ("--max-bytes", load.max_bytes, "--warmup", 0.5, "--seconds", seconds)
+                options = (
+                    "--max-bytes",
+                    load.max_bytes,
+                    "--connections",
+                    load.connections,
+                    "--warmup",
+                    0.5,
+                    "--seconds",
+                    seconds,
+                )
                 for side in order:
                     result = session.load(brokers[side], "fetch", load.topic, *options)
                     session.add(load.row, side, result[load.figure], details(result))
-                result = floors[load.topic].fetch(*options)
+                result = floors[load.topic].load("fetch", *options)
                 session.add(load.row, FLOOR, result[load.figure], details(result))
     finally:
         for floor in floors.values():

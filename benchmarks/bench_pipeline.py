@@ -69,6 +69,8 @@ GOALS = {
     ],
     "read, 1 KB": [Goal("files", "records/s", 1.3, 1.5)],
     "latest per key": [Goal("files", "records/s", 5.0, 5.0)],
+    "count": [Goal("files", "records/s", 6.0, 6.0)],
+    "the newest 1 %": [Goal("files", "records/s", 20.0, 20.0)],
 }  # fmt: skip
 
 
@@ -78,7 +80,7 @@ def main() -> int:
     parser.add_argument("--small", type=int, help="records of 100 bytes (10 million)")
     parser.add_argument("--large", type=int, help="records of 1 KB (1.4 million)")
     parser.add_argument("--runs", type=int, default=3, help="rounds; 3 is the least that says something")
-    parser.add_argument("--only", choices=["read", "latest"], help="leave out the other questions")
+    parser.add_argument("--only", choices=["read", "latest", "narrow"], help="leave out the other questions")
     parser.add_argument("--write", action="store_true", help="write the page though sizes are not the full ones")
     parser.add_argument("--directory", type=Path, help="where the daemon's data and Spark's files go")
     given = parser.parse_args()
@@ -131,11 +133,14 @@ def measure(spark: Any, broker: Tidelog, small: int, large: int, given: argparse
     for name, topic, count, size in (("100 bytes", "small", small, 100), ("1 KB", "large", large, 1024)):
         if count:
             produce(spark, broker, topic, count, size)
-            if given.only != "latest":
+            if given.only in (None, "read"):
                 cases.append(Case(f"read, {name}", count, reads(spark, broker, topic)))
-    if small and given.only != "read":
+    if small and given.only in (None, "latest"):
         cases.append(Case("latest per key", small, latest(spark, broker, "small")))
     time.sleep(6)  # the checkpoint, which bounds what files alone are read for
+    if small and given.only in (None, "narrow"):
+        cases.append(Case("count", small, counts(spark, broker, "small", small)))
+        cases.append(Case("the newest 1 %", small, newest(spark, broker, "small")))
     return {case.name: (case, rounds(case, broker, given.runs)) for case in cases}
 
 
@@ -170,6 +175,26 @@ def to_nowhere(frame: Any) -> None:
 
 def reads(spark: Any, broker: Tidelog, topic: str) -> dict[str, Callable[[], None]]:
     return {side: lambda side=side: to_nowhere(source(spark, broker, topic, side)) for side in SIDES}  # type: ignore[misc]
+
+
+def counts(spark: Any, broker: Tidelog, topic: str, records: int) -> dict[str, Callable[[], None]]:
+    def count(side: str) -> None:
+        more = {} if side == "connector" else {"columns": "offset"}
+        found = source(spark, broker, topic, side, **more).count()
+        if found != records:
+            raise SystemExit(f"{side} counted {found}, and not {records}")
+
+    return {side: lambda side=side: count(side) for side in SIDES}  # type: ignore[misc]
+
+
+def newest(spark: Any, broker: Tidelog, topic: str) -> dict[str, Callable[[], None]]:
+    """All columns of the records of the last hundredth of the time in which they were produced."""
+    times = source(spark, broker, topic, "files", columns="timestamp").selectExpr(
+        "unix_millis(min(timestamp)) as low", "unix_millis(max(timestamp)) as high"
+    )
+    low, high = times.collect()[0]
+    where = f"timestamp >= timestamp_millis({high - (high - low) // 100})"
+    return {side: lambda side=side: to_nowhere(source(spark, broker, topic, side).where(where)) for side in SIDES}  # type: ignore[misc]
 
 
 def latest(spark: Any, broker: Tidelog, topic: str) -> dict[str, Callable[[], None]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from measure import KAFKA, Goal, Row
+from floors import FloorServer, Kfake, has_go
+from measure import FLOOR, KAFKA, KFAKE, OURS, Goal, Row
 from session import BATCH_64K, Session, details
 
 SMALL = ("--value-bytes", 100, "--records", 500)
@@ -17,6 +18,8 @@ class Load:
     row: Row
     options: tuple[object, ...]
     figure: str
+    floors: bool = False
+    """Measured beside the C server and kfake too."""
 
 
 CPU_PER_GB, CPU_PER_REQUEST = "cpu_s_per_GB", "cpu_us_per_request"
@@ -31,20 +34,39 @@ LOADS = (
             "produce-one-1",
             "Produce, one record a request, 1 connection: CPU",
             "µs/request",
-            (Goal(1 / 4, KAFKA),),
+            (Goal(0.35, KAFKA),),
         ),
         ("--connections", 1),
         CPU_PER_REQUEST,
+        floors=True,
     ),
     Load(
         Row(
             "produce-one-16",
             "Produce, one record a request, 16 connections: CPU",
             "µs/request",
-            (Goal(1 / 3, KAFKA),),
+            (Goal(0.45, KAFKA), Goal(1.3, KFAKE)),
         ),
         ("--connections", 16),
         CPU_PER_REQUEST,
+        floors=True,
+    ),
+    Load(
+        Row("produce-one-64", "Produce, one record a request, 64 connections: CPU", "µs/request"),
+        ("--connections", 64),
+        CPU_PER_REQUEST,
+        floors=True,
+    ),
+    Load(
+        Row(
+            "produce-rate-16",
+            "Produce, one record a request, 16 connections",
+            "1/s",
+            (Goal(1.3, KAFKA, at_least=True),),
+        ),
+        ("--connections", 16),
+        "requests_per_s",
+        floors=True,
     ),
     Load(
         Row("produce-small", "Produce, 500 records of 100 bytes a batch: CPU", "CPU-s/GB", (Goal(1 / 3, KAFKA),)),
@@ -64,14 +86,28 @@ def run(session: Session) -> None:
     wanted = [load for load in LOADS if session.wants(load.row)]
     if not wanted:
         return
-    brokers = session.pair()
+    brokers = dict(session.pair())
     seconds = session.seconds(1.0, 3.0)
+    has_floors = OURS in brokers and KAFKA in brokers and any(load.floors for load in wanted)
+    if has_floors and has_go():
+        brokers[KFAKE] = kfake = Kfake(session.directory / "kfake")
+        session.at_end(kfake.remove)
+        session.say(f"kfake answers after {kfake.start():.2f} s")
+        session.warm_up(kfake, 1.5)
     for number, order in enumerate(session.rounds()):
         for load in wanted:
-            for side in order:
+            for side in (*order, KFAKE) if load.floors and KFAKE in brokers else order:
                 broker = brokers[side]
                 with session.topic(broker) as topic:
                     options = (*load.options, "--warmup", 0.5, "--seconds", seconds, "--seed", number + 1)
                     result = session.load(broker, "produce", topic, *options)
                     session.verify(broker, topic, result)
                 session.add(load.row, side, result[load.figure], details(result))
+            if load.floors and has_floors:
+                floor = FloorServer("append_floor", session.directory / "append_floor.log")
+                try:
+                    options = (*load.options, "--topic", "t", "--warmup", 0.5, "--seconds", seconds)
+                    result = floor.load("produce", *options)
+                finally:
+                    floor.stop()
+                session.add(load.row, FLOOR, result[load.figure], details(result))

@@ -4,6 +4,8 @@
     python benchmarks/kafka_peer.py start DIR PORT [NAME=VALUE]...   a broker on 127.0.0.1 until Ctrl-C or SIGTERM
     python benchmarks/kafka_peer.py tool CLASS ARGUMENT...       any class of the jars, e.g. DumpLogSegments --files ...
 
+The release is the newest one, for `tool` the newest that has come with its tools (kafka-peer/versions), or the one that is
+named first: `kafka_peer.py --release RELEASE start …`. Each has a folder and a class path of its own.
 Needs Java 17 or newer, and Maven for the first time. Kafka runs as it is shipped: its start script's heap and
 collector options (-Xmx1G -Xms1G, G1), its defaults for every setting but the replication factors of a single node.
 """
@@ -27,6 +29,10 @@ import wire
 from brokers import Broker, BrokerError, free_port
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+from support.kafka_versions import NEWEST, TOOLS, numbers  # noqa: E402
+
 CACHE = HERE.parent / ".cache" / "kafka"
 POM = HERE / "kafka-peer" / "pom.xml"
 LOGGING = HERE / "kafka-peer" / "log4j2.properties"
@@ -61,22 +67,27 @@ def java() -> str:
     return found
 
 
-def jars() -> Path:
-    """The folder with Kafka's jars, fetched by Maven when this pom.xml's are not there yet."""
-    folder, stamp = CACHE / "jars", CACHE / "stamp"
-    wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
+def jars(release: str = NEWEST) -> Path:
+    """The folder with the jars of one release, fetched by Maven when this pom.xml's are not there yet.
+
+    The programs of kafka-tools are among them if they have come out for that release.
+    """
+    cache = CACHE / release
+    folder, stamp = cache / "jars", cache / "stamp"
+    asked = [f"-Dkafka={release}", *(["-Dtools"] if numbers(release) <= numbers(TOOLS) else [])]
+    wanted = hashlib.sha256(POM.read_bytes() + " ".join(asked).encode()).hexdigest()
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two runs at once fetch once
         if stamp.exists() and stamp.read_text() == wanted:
             return folder
         maven = shutil.which("mvn")
         if not maven:
             raise BrokerError("Apache Kafka's jars come by Maven: install it (Debian: maven)")
-        print("fetching Apache Kafka's jars (about 45 MB, once) ...", file=sys.stderr, flush=True)
-        fresh = CACHE / "jars.new"
+        print(f"fetching the jars of Apache Kafka {release} (about 45 MB, once) ...", file=sys.stderr, flush=True)
+        fresh = cache / "jars.new"
         shutil.rmtree(fresh, ignore_errors=True)
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={fresh}", *asked]
         done = subprocess.run([maven, "-q", "-B", "-f", str(POM), *goal], capture_output=True, text=True, check=False)
         if done.returncode:
             raise BrokerError(f"Maven could not fetch Apache Kafka's jars:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -87,9 +98,12 @@ def jars() -> Path:
 
 
 def tool_command(
-    name: str, arguments: Sequence[str], options: Sequence[str] = ("-Xmx512m", "-XX:+UseSerialGC")
+    name: str,
+    arguments: Sequence[str],
+    options: Sequence[str] = ("-Xmx512m", "-XX:+UseSerialGC"),
+    release: str = TOOLS,
 ) -> list[str]:
-    """A command that runs one of Kafka's tools; a bare class name means org.apache.kafka.tools."""
+    """A command that runs a class of one release's jars; a bare class name means org.apache.kafka.tools."""
     full = name if "." in name else f"org.apache.kafka.tools.{name}"
     return [
         java(),
@@ -97,7 +111,7 @@ def tool_command(
         "-Dpeer.log=/dev/null",
         f"-Dlog4j2.configurationFile={LOGGING}",
         "-cp",
-        f"{jars()}/*",
+        f"{jars(release)}/*",
         full,
         *arguments,
     ]
@@ -108,8 +122,9 @@ class KafkaPeer(Broker):
 
     name = "kafka"
 
-    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None, release: str = NEWEST) -> None:
         super().__init__(directory, settings)
+        self.release = release
         self.controller_port = free_port()
         self.log = directory / "server.log"
 
@@ -128,7 +143,8 @@ class KafkaPeer(Broker):
         if (self.data / "meta.properties").exists():
             return
         cluster = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        command = tool_command("kafka.tools.StorageTool", ["format", "-t", cluster, "-c", str(properties)])
+        words = ["format", "-t", cluster, "-c", str(properties)]
+        command = tool_command("kafka.tools.StorageTool", words, release=self.release)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BrokerError(f"Kafka's StorageTool could not format {self.data}:\n{done.stdout}{done.stderr}")
@@ -136,17 +152,21 @@ class KafkaPeer(Broker):
     def command(self) -> list[str]:
         logging = [f"-Dpeer.log={self.log}", f"-Dlog4j2.configurationFile={LOGGING}"]
         properties = str(self.directory / "server.properties")
-        return [java(), *HEAP, *COLLECTOR, *logging, "-cp", f"{jars()}/*", "kafka.Kafka", properties]
+        return [java(), *HEAP, *COLLECTOR, *logging, "-cp", f"{jars(self.release)}/*", "kafka.Kafka", properties]
 
 
 def main(arguments: Sequence[str]) -> int:
+    named = ""
+    if len(arguments) > 1 and arguments[0] == "--release":
+        named, arguments = arguments[1], arguments[2:]
     match list(arguments):
         case ["jars"]:
-            print(jars())
+            print(jars(named or NEWEST))
         case ["tool", name, *rest]:
-            return subprocess.run(tool_command(name, rest), check=False).returncode
+            return subprocess.run(tool_command(name, rest, release=named or TOOLS), check=False).returncode
         case ["start", directory, port, *assignments]:
-            broker = KafkaPeer(Path(directory).resolve(), dict(word.split("=", 1) for word in assignments))
+            settings = dict(word.split("=", 1) for word in assignments)
+            broker = KafkaPeer(Path(directory).resolve(), settings, named or NEWEST)
             broker.port = int(port)
             stop = threading.Event()
             for number in (signal.SIGINT, signal.SIGTERM):

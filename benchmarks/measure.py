@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 OURS, KAFKA, FLOOR = "tidelog", "kafka", "c-floor"
+KFAKE = "kfake"
+"""franz-go's broker in memory."""
 PLAINTEXT = "plaintext"
 """Ours again, without what the row is about: TLS."""
-SIDES = (OURS, KAFKA, FLOOR, PLAINTEXT)
+SIDES = (OURS, KAFKA, FLOOR, KFAKE, PLAINTEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Goal:
         sign = "≥" if self.at_least else "≤"
         if self.against is None:
             return f"{sign} {figure(self.limit + self.plus)}"
-        name = {KAFKA: "Kafka", FLOOR: "C", PLAINTEXT: "our plaintext"}[self.against]
+        name = {KAFKA: "Kafka", FLOOR: "C", KFAKE: "kfake", PLAINTEXT: "our plaintext"}[self.against]
         return f"{sign} {figure(self.limit)} × {name}" + (f" + {figure(self.plus)}" if self.plus else "")
 
 
@@ -62,6 +64,8 @@ class Samples:
     date: str = ""
     command: str = ""
     error: str = ""
+    kafka: str = "4.3.1"
+    """Release of Apache Kafka; the default is that of all rows from before it was noted."""
 
     def medians(self) -> dict[str, float]:
         return {side: statistics.median(values) for side, values in self.values.items() if values}

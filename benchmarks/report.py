@@ -16,7 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from measure import FLOOR, KAFKA, OURS, PLAINTEXT, SIDES, Goal, Row, Samples, figure, spread, verdict
+from kafka_peer import numbers
+from measure import FLOOR, KAFKA, KFAKE, OURS, PLAINTEXT, SIDES, Goal, Row, Samples, figure, spread, verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -98,7 +99,7 @@ def table(rows: Iterable[Row], samples: dict[str, Samples]) -> list[list[str]]:
         medians = one.medians()
         goals = "; ".join(_goal(goal, medians) for goal in row.goals) or "–"
         cells = [f"{row.title}, {row.unit}", spread(one.values.get(OURS, [])), spread(one.values.get(KAFKA, []))]
-        cells += [_ratio(medians, KAFKA), _ratio(medians, FLOOR), goals, verdict(row, one)]
+        cells += [_ratio(medians, KAFKA), _ratio(medians, FLOOR), _ratio(medians, KFAKE), goals, verdict(row, one)]
         lines.append(cells)
     return lines
 
@@ -114,13 +115,26 @@ def _goal(goal: Goal, medians: dict[str, float]) -> str:
     return str(goal) if goal.against is None or bound is None else f"{goal} = {figure(bound)}"
 
 
-HEADINGS = ("what", "tidelog", "Apache Kafka 4.3.1", "ours ÷ Kafka", "ours ÷ C", "goal", "")
+def headings(samples: Iterable[Samples]) -> list[str]:
+    """The table's head, which names the releases of Apache Kafka that were measured."""
+    releases = sorted({one.kafka for one in samples}, key=numbers)
+    return [
+        "what",
+        "tidelog",
+        f"Apache Kafka {' and '.join(releases)}",
+        "ours ÷ Kafka",
+        "ours ÷ C",
+        "ours ÷ kfake",
+        "goal",
+        "met",
+    ]
 
 
 def markdown(name: str, machine_line: str, samples: dict[str, Samples], rows: Sequence[Row], plot: str | None) -> str:
     commits = sorted({samples[row.name].commit for row in rows})
     dates = sorted({samples[row.name].date for row in rows})
     commands = sorted({samples[row.name].command for row in rows})
+    head = headings(samples[row.name] for row in rows)
     lines = [
         f"# Benchmarks, {name} run",
         "",
@@ -132,12 +146,14 @@ def markdown(name: str, machine_line: str, samples: dict[str, Samples], rows: Se
         f"- machine: {machine_line}",
         *(f"- command: `{command}`" for command in commands),
         "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|" + "---|" * len(HEADINGS),
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
     ]
-    several = len(commits) > 1
+    several, mixed = len(commits) > 1, len({samples[row.name].kafka for row in rows}) > 1
     for row, cells in zip(rows, table(rows, samples), strict=True):
-        cells[0] += f" (commit {samples[row.name].commit})" if several else ""
+        one = samples[row.name]
+        notes = [*([f"commit {one.commit}"] if several else []), *([f"Kafka {one.kafka}"] if mixed else [])]
+        cells[0] += f" ({', '.join(notes)})" if notes else ""
         lines.append("| " + " | ".join(cells) + " |")
     for row in rows:
         if samples[row.name].error:
@@ -183,8 +199,9 @@ def _median_of(taken: Sequence[dict[str, float]], name: str) -> str:
 
 def terminal(rows: Sequence[Row], samples: dict[str, Samples]) -> str:
     """The same table for a terminal."""
-    cells = [list(HEADINGS), *table(rows, samples)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
+    head = headings(samples[row.name] for row in rows)
+    cells = [head, *table(rows, samples)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
     )
@@ -230,7 +247,8 @@ def draw(path: Path, rows: Sequence[Row], samples: dict[str, Samples]) -> bool:
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.xaxis.set_major_formatter(lambda value, _: figure(value))
     axes.xaxis.set_minor_formatter("")
-    label = "times better than Apache Kafka 4.3.1 (log scale); black mark: the goal; green: met, red: short"
+    kafka = headings(samples[row.name] for row in rows)[2]
+    label = f"times better than {kafka} (log scale); black mark: the goal; green: met, red: short"
     axes.set_xlabel(label, fontsize=8)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -242,7 +260,9 @@ def draw(path: Path, rows: Sequence[Row], samples: dict[str, Samples]) -> bool:
 
 def _goal_as_factor(row: Row, medians: dict[str, float], more_is_better: bool) -> float | None:
     """The row's goal on the plot's scale: how many times better than Kafka it asks to be."""
-    bounds = [bound for goal in row.goals if goal.against not in (FLOOR, PLAINTEXT) and (bound := goal.bound(medians))]
+    bounds = [
+        bound for goal in row.goals if goal.against not in (FLOOR, KFAKE, PLAINTEXT) and (bound := goal.bound(medians))
+    ]
     if not bounds:
         return None
     return bounds[0] / medians[KAFKA] if more_is_better else medians[KAFKA] / bounds[0]

@@ -56,6 +56,10 @@ class Session:
     def close(self) -> None:
         self._stack.close()
 
+    def at_end(self, action: Callable[[], object]) -> None:
+        """Have `action` called when the run is over, however it ends."""
+        self._stack.callback(action)
+
     # Progress and results.
 
     def say(self, text: str) -> None:

@@ -51,6 +51,8 @@ class Logs(Protocol):
 
     def logs(self) -> Sequence[UnifiedLog]: ...
 
+    def get(self, topic: str, partition: int) -> UnifiedLog | None: ...
+
 
 class Failure(NamedTuple):
     """The error that ended the last pass over a partition; `attempts` counts failures in a row."""
@@ -222,13 +224,24 @@ class CleanerManager:
 
     def forget(self, topic: str, partition: int) -> None:
         """Drop the state of a deleted partition. A pass over it ends by itself."""
-        key = (topic, partition)
         with self._lock:
-            state = self._states.pop(key, None)
-            if state is not None:
-                state.abort = "the partition is deleted"
-            for offsets in self._checkpoints.values():
-                offsets.pop(key, None)
+            self._forget((topic, partition))
+
+    def _forget(self, key: TopicPartition) -> None:
+        state = self._states.pop(key, None)
+        if state is not None:
+            state.abort = "the partition is deleted"
+        for offsets in self._checkpoints.values():
+            offsets.pop(key, None)
+
+    def _forget_gone(self) -> None:
+        """Drop the states of logs that are not there any more. A look at a log between the deletion of its topic and its own has
+        made another one, which would keep the closed log in memory.
+        """
+        with self._lock:
+            for key, state in list(self._states.items()):
+                if self._logs.get(*key) is not state.log and not state.in_work and not state.held:
+                    self._forget(key)
 
     def forget_topic(self, topic: str) -> None:
         """Drop the state of all partitions of a deleted topic."""
@@ -409,6 +422,7 @@ class CleanerManager:
             if found.reason is not None and (best is None or _urgency(found) > _urgency(best.eligibility)):
                 best = Work(log, found)
         self.max_overdue_ms, self.max_dirty_ratio = overdue_ms, ratio
+        self._forget_gone()
         if best is None or not self._claim(best.log):
             return None
         return best
@@ -542,23 +556,24 @@ class CleanerManager:
         directory = _data_directory(log)
         key = (log.topic, log.partition)
         with self._changing(directory):
-            logs = self._logs.logs()
-            if all(held is not log for held in logs):
+            if self._logs.get(*key) is not log:
                 return  # deleted meanwhile; another one of its name may be there
-            # The file is written as a whole: entries of partitions that are gone from this directory are dropped, but
-            # not those of partitions about to arrive in it (`carry`).
-            present = {(held.topic, held.partition) for held in logs if _data_directory(held) == directory}
-            present |= {arriving for arriving, target in list(self._arriving.items()) if target == directory}
             with self._lock:
                 state = self._states.get(key)
                 if state is None or state.log is not log:
                     return  # deleted meanwhile
                 offsets = self._checkpoints.setdefault(directory, {})
                 offsets[key] = offset
-                for gone in offsets.keys() - present:
+                # The file is written as a whole: entries of partitions that are gone from this directory are dropped.
+                for gone in [other for other in offsets if not self._belongs(other, directory)]:
                     del offsets[gone]
                 snapshot = dict(offsets)
             self._save_checkpoint(directory, snapshot)
+
+    def _belongs(self, key: TopicPartition, directory: str) -> bool:
+        """True if the partition's log is in the data directory, or about to arrive there (`carry`)."""
+        log = self._logs.get(*key)
+        return (log is not None and _data_directory(log) == directory) or self._arriving.get(key) == directory
 
     # --- what others see: any thread, no I/O ---
 

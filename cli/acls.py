@@ -49,7 +49,7 @@ def add_parser(commands: Subparsers) -> None:
     explain.add_argument(
         "--host",
         metavar="ADDRESS",
-        type=_word("host"),
+        type=_word("address"),
         default="*",
         help="from where; without it, rules for all hosts count",
     )
@@ -70,7 +70,10 @@ def _add_rule(parser: argparse.ArgumentParser, *, needed: bool) -> None:
         "name", metavar="NAME", nargs="?", help="the resource's name, '*' for all of them; the cluster needs none"
     )
     parser.add_argument("--prefixed", action="store_true", help="all resources whose names begin with NAME")
-    _add_hosts(parser, "only from this address; may be given again (default: from everywhere)")
+    _add_hosts(
+        parser,
+        "only from this address, or range of them as 10.0.0.0/8; may be given again (default: from everywhere)",
+    )
 
 
 def _add_hosts(parser: argparse.ArgumentParser, text: str) -> None:
@@ -108,11 +111,15 @@ def _word(kind: str) -> Callable[[str], Any]:
 
 def run_list(options: Any) -> int:
     """Run the command; prints, and returns 0."""
+    from ..broker.security.acl.rules import AclFilter
     from .support.acl_source import acl_source
+    from .support.output import say_empty
 
     with acl_source(options) as source:
         rules = sorted(rule for wanted in _filters_of(options) for rule in source.find(wanted))
     _print(options, rules)
+    if not rules:
+        say_empty("there are no rules" if _filters_of(options) == [AclFilter()] else "there are no such rules")
     return 0
 
 

@@ -37,12 +37,13 @@ def run(options: Any) -> int:
     import time
     from urllib.parse import quote
 
-    from .support.http_client import HttpFailure, ask, daemon_of
+    from .support.http_client import HttpFailure, ask, daemon_of, naming_nearest
     from .support.output import ProgressBar
 
     daemon = daemon_of(options)
     topic = quote(options.topic, safe="")
-    state = ask(daemon, "POST", f"/clean/{topic}?wait={5 if options.wait else 0}")
+    with naming_nearest(options, options.topic):
+        state = ask(daemon, "POST", f"/clean/{topic}?wait={5 if options.wait else 0}")
     give_up = time.monotonic() + options.timeout
     wait_s = 1 if sys.stderr.isatty() else 5  # a bar moves at least each second
     with ProgressBar("clean", unit="partitions") as bar:

@@ -117,6 +117,7 @@ def described(
         DescribeConfigsResponse,
     )
     from .support.kafka_client import check
+    from .support.missing import check_topic
 
     if not resources:
         return []
@@ -127,7 +128,10 @@ def described(
     answer = client.ask(DescribeConfigsRequest(resources=asked, include_documentation=False), DescribeConfigsResponse)
     found = {}
     for result in answer.results:
-        check(f"settings of {result.resource_name or 'all brokers'}", result.error_code, result.error_message)
+        what = f"settings of {result.resource_name or 'all brokers'}"
+        if result.resource_type == RESOURCES["topic"]:
+            check_topic(client, result.resource_name, result.error_code, result.error_message)
+        check(what, result.error_code, result.error_message)
         found[result.resource_type, result.resource_name] = result.configs
     return [found[resource] for resource in resources]
 
@@ -152,6 +156,7 @@ def alter(
         IncrementalAlterConfigsResponse,
     )
     from .support.kafka_client import check
+    from .support.missing import check_topic
 
     changes = [AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in deleted]
     for operation, values in ((_SET, settings), (_APPEND, appended or {}), (_SUBTRACT, subtracted or {})):
@@ -159,19 +164,39 @@ def alter(
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry_run)
     (answer,) = client.ask(request, IncrementalAlterConfigsResponse).responses
+    if kind == RESOURCES["topic"]:
+        check_topic(client, name, answer.error_code, answer.error_message)
     check(what, answer.error_code, answer.error_message)
+
+
+def unknown_setting(what: str, name: str, names: Sequence[str]) -> str:
+    """The sentence for a setting that is not among `names`, those of the resource `what`."""
+    from .support.nearest import did_you_mean
+
+    return f"{what} has no setting {name}{did_you_mean(name, names) or ' (--all shows those that there are)'}"
 
 
 def run_describe(options: Any) -> int:
     """Run the command; prints, and returns 0."""
     import json
 
-    from .support.kafka_client import client_of
+    from ..config.definitions import find_broker_setting
+    from .support.kafka_client import KafkaFailure, client_of
     from .support.output import table
 
-    kind, name, _ = _resource(options)
+    kind, name, what = _resource(options)
     with client_of(options) as client:
         (entries,) = described(client, [(kind, name)], options.names)
+        found = {entry.name for entry in entries}
+        # What all brokers share is told as far as it is set: a setting that is not set is none that is not there.
+        unset = (
+            []
+            if name or kind != RESOURCES["broker"]
+            else [known for known in options.names if find_broker_setting(known)]
+        )
+        if missing := [wanted for wanted in options.names if wanted not in found and wanted not in unset]:
+            (every,) = described(client, [(kind, name)])
+            raise KafkaFailure(unknown_setting(what, missing[0], [entry.name for entry in every]))
     shown = [entry for entry in entries if options.all or options.names or entry.config_source in _CHANGED]
     shown.sort(key=lambda entry: entry.name)
     if options.json:

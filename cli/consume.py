@@ -1,243 +1,272 @@
-"""`tidelog consume TOPIC`: values to standard output, a line each; with --key-separator the key before them.
+"""`tidelog consume TOPIC`: values to standard output, a line each; with --key-separator the key before them, with --output json
+all of a record.
 
-Through librdkafka: `pip install 'tidelog[cli]'`. Without --group no group is used: every partition is read from its end, or
-with --from-beginning from its start. Ends at Ctrl-C, after --max-messages, or with --until-end where the records end.
+Through librdkafka where it is installed, else through our own client (--client). Without --group no group is used: every
+partition is read from its end, or from where --from-beginning, --offset or --from-time say. Ends at Ctrl-C, after --max-messages,
+or with --until-end where the records end.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+    from .support.kafka_client import KafkaClient
+    from .support.offsets import Bounds, Partition
 
-_BATCH = 10_000
-_WAIT_S = 0.1
-_FIRST_WAIT_S = 0.005
-_NULL = b"null"
-#: Of malloc.h.
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_parser(commands: Subparsers) -> None:
-    from .produce import add_property_argument
     from .support.kafka_client import add_bootstrap_argument
+    from .support.rdkafka import add_client_arguments
 
     parser = commands.add_parser("consume", help="print the records of a topic", description=__doc__)
     parser.add_argument("topic", metavar="TOPIC[:PARTITION,…]", help="a topic, or some of its partitions")
     parser.add_argument(
+        "--partition", metavar="N", type=int, action="append", default=[], help="only this one; may be given again"
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--from-beginning", action="store_true", help="from the first record on (of a group: where it has none)"
+    )
+    where.add_argument(
+        "--offset",
+        metavar="N",
+        type=int,
+        help="from this offset on, of one partition; --offset=-N: the last N offsets of each",
+    )
+    where.add_argument(
+        "--from-time",
+        metavar="TIME",
+        help="from the first record at or after it: 2026-01-31T12:00 (UTC, or +01:00), or ms since 1970",
     )
     parser.add_argument("--max-messages", metavar="N", type=int, help="end after so many records")
     parser.add_argument("--until-end", action="store_true", help="end where the records ended when it began")
-    parser.add_argument("--group", metavar="G", help="read as a member of this group, and commit")
+    parser.add_argument("--group", metavar="G", help="read as a member of this group, and commit (librdkafka)")
     parser.add_argument("--key-separator", metavar="SEP", help="print key, separator, value; \\t is a tab")
     parser.add_argument("--committed", action="store_true", help="leave out what transactions have not committed")
     parser.add_argument(
-        "--json",
-        action="store_true",
-        help="one JSON object a record: partition, offset, timestamp, key, value, headers",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="json: one object a record, with partition, offset, timestamp, key, value, headers",
     )
-    add_property_argument(parser)
+    parser.add_argument("--json", action="store_const", const="json", dest="output", help="the same as --output json")
+    add_client_arguments(parser)
     add_bootstrap_argument(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: Any) -> int:
     """Prints; returns 0. KafkaFailure when the topic is not there."""
+    import sys
+
+    from .support.kafka_client import KafkaFailure, client_of
+    from .support.offsets import bounds_of, chosen, parse_partition
+    from .support.rdkafka import chosen_library
+    from .support.record_input import separator_of
+
+    library = chosen_library(options, "--group" if options.group is not None else "")
+    if options.max_messages is not None and options.max_messages < 1:
+        raise KafkaFailure(f"--max-messages is at least 1, not {options.max_messages}")
+    try:
+        separator = separator_of(options.key_separator)
+    except ValueError as error:
+        raise KafkaFailure(str(error)) from None
+    topic, named = parse_partition(options.topic)
+    if options.partition and named is not None:
+        raise KafkaFailure(f"name the partitions by --partition or by {options.topic}, not by both")
+    if options.group is not None:
+        if named is not None or options.partition:
+            raise KafkaFailure("--group shares out whole topics: name the topic without partitions")
+        if options.offset is not None or options.from_time is not None:
+            raise KafkaFailure("a group begins where it has committed: `tidelog groups reset` moves that")
+    wanted = sorted({*options.partition}) if options.partition else named
+    text = topic if wanted is None else f"{topic}:{','.join(map(str, wanted))}"
+    with client_of(options) as admin:  # a topic that is not there is said at once, and none is made
+        partitions = chosen(admin, [text])
+        bounds = bounds_of(admin, partitions, committed=options.committed)
+        starts = starts_of(admin, options, partitions, bounds)
+    ends = {p: bounds[t, p].end for t, p in partitions} if options.until_end else None
+    if ends is not None:
+        if options.group is None:  # what is left of each partition that has anything
+            ends = {p: end for p, end in ends.items() if end > starts[p]}
+        else:  # until the end is a fact about offsets, which no group changes
+            ends = {p: end for p, end in ends.items() if end > bounds[topic, p].start}
+    waiting = Waiting(topic, is_told=ends is None and sys.stderr.isatty())
+    if library is None:
+        printed = _run_own(options, topic, starts, ends, separator, waiting)
+    else:
+        printed = _run_librdkafka(library, options, topic, starts, ends, separator, waiting)
+    if ends is not None and not printed:
+        from .support.output import say_empty
+
+        say_empty(f"{options.topic} has no records there")
+    return 0
+
+
+def starts_of(
+    client: KafkaClient, options: Any, partitions: list[Partition], bounds: dict[Partition, Bounds]
+) -> dict[int, int]:
+    """The offset at which each partition is begun. KafkaFailure: there is none such."""
+    from .support.kafka_client import KafkaFailure
+    from .support.offsets import offsets_at
+
+    if options.from_beginning:
+        return {place[1]: bounds[place].start for place in partitions}
+    if options.from_time is not None:
+        moment = _moment(options.from_time)
+        at = offsets_at(client, dict.fromkeys(partitions, moment))
+        return {place[1]: at[place] if at[place] >= 0 else bounds[place].end for place in partitions}
+    if options.offset is None:
+        return {place[1]: bounds[place].end for place in partitions}
+    if options.offset < 0:
+        return {place[1]: max(bounds[place].end + options.offset, bounds[place].start) for place in partitions}
+    if len(partitions) > 1:
+        raise KafkaFailure(f"--offset {options.offset} is of one partition: say which with --partition N")
+    ((topic, partition),) = partitions
+    start, end = bounds[topic, partition]
+    if not start <= options.offset <= end:
+        there = "is empty" if start == end else f"has offsets {start} to {end - 1}"
+        raise KafkaFailure(f"{topic}-{partition} has no offset {options.offset}: it {there}, and the next is {end}")
+    return {partition: options.offset}
+
+
+def _moment(text: str) -> int:
+    """Milliseconds of a time. KafkaFailure."""
+    from .groups import parse_time
+
+    return int(text) if text.isdecimal() and len(text) > _YEAR_DIGITS else parse_time(text)
+
+
+#: A number of more digits is no year, which ISO's short form might be (20260131).
+_YEAR_DIGITS = 8
+
+
+class Waiting:
+    """What is done whenever nothing is there to print: standard output is looked after, and the wait told of, once."""
+
+    def __init__(self, topic: str, *, is_told: bool) -> None:
+        self._topic = topic
+        self._is_told = is_told
+
+    def idle(self) -> None:
+        """BrokenPipeError: nobody reads what is printed."""
+        import contextlib
+        import io
+        import select
+        import sys
+
+        poll = select.poll()
+        with contextlib.suppress(io.UnsupportedOperation):  # no file
+            poll.register(sys.stdout, 0)
+        if any(event & select.POLLERR for _, event in poll.poll(0)):
+            raise BrokenPipeError
+        if self._is_told:
+            self._is_told = False
+            print(f"waiting for records of {self._topic}; Ctrl-C ends", file=sys.stderr)
+
+
+def _run_own(
+    options: Any,
+    topic: str,
+    starts: dict[int, int],
+    ends: dict[int, int] | None,
+    separator: bytes | None,
+    waiting: Waiting,
+) -> int:
+    """The number of records that were printed."""
+    import sys
+
+    from .support.own_client import own_client
+    from .support.own_consumer import OwnConsumer
+    from .support.record_output import record_format
+    from .support.waiting import Notices
+
+    notices = Notices()
+    text = record_format(as_json=options.output == "json", separator=separator)
+    positions = {partition: starts[partition] for partition in (starts if ends is None else ends)}
+    out = sys.stdout.buffer
+    printed = 0
+
+    def copy(is_stopped: Callable[[], bool]) -> None:
+        nonlocal printed
+        with own_client(options, "tidelog-consume", notices.wait) as client:
+            consumer = OwnConsumer(
+                client, topic, positions, committed=options.committed, ends=ends, on_wait=notices.wait, tell=_tell
+            )
+            for chunk in consumer.read():
+                if is_stopped():
+                    return
+                if chunk is None:
+                    out.flush()
+                    waiting.idle()
+                    continue
+                records = chunk.records
+                if options.max_messages is not None:
+                    records = records[: options.max_messages - printed]
+                out.write(text(chunk.partition, records))
+                printed += len(records)
+                if printed == options.max_messages:
+                    return
+
+    _until_told(copy)
+    return printed
+
+
+def _tell(text: str) -> None:
+    import sys
+
+    print(f"tidelog: {text}", file=sys.stderr)
+
+
+def _run_librdkafka(
+    library: Any,
+    options: Any,
+    topic: str,
+    starts: dict[int, int],
+    ends: dict[int, int] | None,
+    separator: bytes | None,
+    waiting: Waiting,
+) -> int:
+    """The number of records that were printed."""
+    import sys
+
+    from .support.kafka_client import bootstrap_of
+    from .support.rdkafka_reader import Reader, make_consumer
+    from .support.record_output import message_format
+
+    consumer = make_consumer(library, bootstrap_of(options.bootstrap_server), options)
+    if options.group is None:
+        consumer.assign([library.TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
+    else:
+        consumer.subscribe([topic])
+    text = message_format(as_json=options.output == "json", separator=separator)
+    commits = options.group is not None
+    reader = Reader(library, consumer, text, sys.stdout.buffer, commits=commits, on_idle=waiting.idle)
+    try:
+        _until_told(lambda is_stopped: reader.read(options.max_messages, ends, is_stopped))
+    finally:
+        if commits:
+            reader.commit()
+        consumer.close()
+    return reader.printed
+
+
+def _until_told(copy: Callable[[Callable[[], bool]], None]) -> None:
+    """Runs `copy` until it ends, or SIGTERM or Ctrl-C end it; what was printed is flushed."""
     import signal
     import sys
 
-    from .produce import librdkafka, librdkafka_security, separator_of
-    from .support.kafka_client import KafkaFailure, bootstrap_of, client_of, pairs_of
-    from .support.offsets import bounds_of, chosen, parse_partition
-
-    client = librdkafka()
-    bootstrap = bootstrap_of(options.bootstrap_server)
-    if options.max_messages is not None and options.max_messages < 1:
-        raise KafkaFailure(f"--max-messages is at least 1, not {options.max_messages}")
-    with client_of(options) as admin:  # a topic that is not there is said at once, and none is made
-        partitions = chosen(admin, [options.topic])
-        bounds = bounds_of(admin, partitions)
-    if options.group is not None and parse_partition(options.topic)[1] is not None:
-        raise KafkaFailure("--group shares out whole topics: name the topic without partitions")
-    config = {
-        "bootstrap.servers": bootstrap,
-        "client.id": "tidelog-consume",
-        "group.id": options.group or "tidelog-consume",  # librdkafka wants one; without --group it is never used
-        "enable.auto.commit": False,
-        "auto.offset.reset": "earliest" if options.from_beginning else "latest",
-        "isolation.level": "read_committed" if options.committed else "read_uncommitted",
-        "enable.partition.eof": True,
-        "fetch.max.bytes": 64 << 20,
-        "max.partition.fetch.bytes": 4 << 20,
-        "queued.max.messages.kbytes": 64 << 10,
-        "queued.min.messages": 200_000,
-        # Librdkafka's second would be most of the time: a full queue is empty again after some milliseconds.
-        "fetch.queue.backoff.ms": 2,
-        "log_level": 0,
-        **librdkafka_security(options),
-        **pairs_of(options.property, "--property"),
-    }
-    keep_freed_memory()
-    try:
-        consumer = client.Consumer(config)
-    except client.KafkaException as error:
-        raise KafkaFailure(f"--property: {error.args[0].str()}") from None
-    name = partitions[0][0]
-    if options.group is None:
-        start = client.OFFSET_BEGINNING if options.from_beginning else None
-        consumer.assign(
-            [client.TopicPartition(t, p, bounds[t, p].end if start is None else start) for t, p in partitions]
-        )
-    else:
-        consumer.subscribe([name])
-    # Until the end is a fact about offsets, which no group changes: what is left of each partition that has anything.
-    ends = {p: bounds[t, p].end for t, p in partitions if bounds[t, p].end > bounds[t, p].start}
-    if options.until_end and not options.from_beginning and options.group is None:
-        ends = {}
-    text = formatter(options, separator_of(options.key_separator))
-    reader = Reader(client, consumer, text, sys.stdout.buffer, commits=options.group is not None)
     stop: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     try:
-        reader.read(options.max_messages, ends if options.until_end else None, lambda: bool(stop))
+        copy(lambda: bool(stop))
     except KeyboardInterrupt:
         pass  # how one ends it
     finally:
         signal.signal(signal.SIGTERM, before)
         sys.stdout.buffer.flush()
-        if options.group is not None:
-            reader.commit()
-        consumer.close()
-    return 0
-
-
-def keep_freed_memory() -> None:
-    """Lets glibc keep what is freed: librdkafka takes and frees megabytes for each fetch, and fresh pages cost a fifth of the CPU
-    otherwise. With another C library it does nothing."""
-    import ctypes
-
-    with contextlib.suppress(AttributeError, OSError):
-        mallopt = ctypes.CDLL(None).mallopt
-        for parameter, size in ((_M_MMAP_THRESHOLD, 32 << 20), (_M_TRIM_THRESHOLD, 256 << 20), (_M_TOP_PAD, 4 << 20)):
-            mallopt(parameter, size)
-
-
-Format = Callable[[Sequence[Any]], bytes]
-
-
-def formatter(options: Any, separator: bytes | None) -> Format:
-    """Function that formats messages for printing."""
-    if options.json:
-        return json_lines
-    if separator is None:
-        # This is the format that is used for speed.
-        return lambda messages: b"\n".join([m.value() or b"" for m in messages]) + b"\n"
-    return lambda messages: b"".join(
-        [b"%b%b%b\n" % (_or_null(m.key()), separator, _or_null(m.value())) for m in messages]
-    )
-
-
-def _or_null(data: bytes | None) -> bytes:
-    return _NULL if data is None else data
-
-
-def json_lines(messages: Sequence[Any]) -> bytes:
-    """Keys and values as text where they are UTF-8, else as {"base64": …}; a timestamp in ms."""
-    import json
-    from base64 import b64encode
-
-    def shown(data: Any) -> Any:
-        if not isinstance(data, bytes):
-            return data
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return {"base64": b64encode(data).decode()}
-
-    lines = []
-    for message in messages:
-        headers = message.headers() or []
-        content = {
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "timestamp": message.timestamp()[1],
-            "key": shown(message.key()),
-            "value": shown(message.value()),
-            "headers": [[name, shown(value)] for name, value in headers],
-        }
-        lines.append(json.dumps(content, ensure_ascii=False))
-    return ("\n".join(lines) + "\n").encode()
-
-
-class Reader:
-    """Copies messages from librdkafka to a stream until there are enough. One thread."""
-
-    def __init__(self, client: Any, consumer: Any, text: Format, out: BinaryIO, *, commits: bool) -> None:
-        self._commits = commits  # else no note is taken of offsets
-        self._client = client
-        self._consumer = consumer
-        self._text = text
-        self._out = out
-        self._next: dict[tuple[str, int], int] = {}
-
-    def read(self, most: int | None, ends: dict[int, int] | None, is_stopped: Callable[[], bool]) -> None:
-        """Prints at most `most` records; with `ends`, until each of these partitions was read up to its offset."""
-        left = most
-        waiting = dict(ends) if ends is not None else None
-        while left != 0 and waiting != {} and not is_stopped():
-            size = _BATCH if left is None else min(left, _BATCH)
-            batch = self._consumer.consume(size, _FIRST_WAIT_S)
-            if not batch:
-                self._out.flush()
-                batch = self._consumer.consume(1, _WAIT_S)
-            messages = self._sorted_out(batch, waiting)
-            if messages:
-                self._out.write(self._text(messages))
-                if left is not None:
-                    left -= len(messages)
-        self._out.flush()
-
-    def _sorted_out(self, batch: list[Any], waiting: dict[int, int] | None) -> list[Any]:
-        """The records; ends of partitions and errors are taken note of."""
-        from .support.kafka_client import KafkaFailure
-
-        messages = [message for message in batch if message.error() is None]
-        if len(messages) != len(batch):
-            for message in batch:
-                error = message.error()
-                if error is None:
-                    continue
-                if error.code() == self._client.KafkaError._PARTITION_EOF:
-                    if waiting is not None and message.offset() >= waiting.get(message.partition(), 0):
-                        waiting.pop(message.partition(), None)
-                elif not error.retriable():
-                    raise KafkaFailure(error.str())
-        if messages and self._commits:
-            for message in _last_of_each(messages):
-                self._next[message.topic(), message.partition()] = message.offset() + 1
-        return messages
-
-    def commit(self) -> None:
-        """Commit the offsets of printed messages. KafkaFailure."""
-        from .support.kafka_client import KafkaFailure
-
-        offsets = [self._client.TopicPartition(t, p, offset) for (t, p), offset in self._next.items()]
-        if not offsets:
-            return
-        try:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
-        except self._client.KafkaException as error:
-            raise KafkaFailure(f"printed, but not committed: {error.args[0].str()}") from None
-
-
-def _last_of_each(messages: list[Any]) -> list[Any]:
-    """The last message of each partition; librdkafka gives them in runs."""
-    last: dict[int, Any] = {}
-    for message in reversed(messages):
-        last.setdefault(message.partition(), message)
-    return list(last.values())

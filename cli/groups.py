@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .support.kafka_client import client_of
-from .support.output import print_deletions, print_json
+from .support.output import print_deletions, print_json, say_empty
 
 if TYPE_CHECKING:
     from ..protocol.messages.describe_groups import DescribedGroup
     from .support.kafka_client import KafkaClient
     from .support.offsets import Partition
+    from .topologies import ShownTopology
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -35,6 +36,11 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--state", metavar="STATE", action="append", default=[], help="only those: Stable, Empty, …")
     parser = action("describe", run_describe, "members, committed offsets and lag")
     parser.add_argument("groups", metavar="GROUP", nargs="*", help="all when none is given")
+    parser.add_argument(
+        "--topology",
+        action="store_true",
+        help="show the graph of a streams group's topology, as its application tells it",
+    )
     parser = action("delete", run_delete, "delete groups without members, and their offsets")
     parser.add_argument("groups", metavar="GROUP", nargs="+")
     parser = action("reset", run_reset, "set committed offsets of a group without members")
@@ -81,6 +87,8 @@ def run_list(options: Any) -> int:
         )
     for listed in found:
         print(listed.group_id)
+    if not found:
+        say_empty("there are no groups" + (" in that state" if options.state else ""))
     return 0
 
 
@@ -114,16 +122,18 @@ def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
     """Descriptions of classic groups, by id. KafkaFailure: one is not there."""
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-    from .support.kafka_client import check, failure, patiently
+    from .support.kafka_client import patiently
+    from .support.missing import group_failure
 
     request = DescribeGroupsRequest(groups=groups)
 
     def attempt() -> Any:
         answer = client.ask_coordinator(CoordinatorKind.GROUP, groups, request, DescribeGroupsResponse)
         for group in answer.groups:
-            check(f"group {group.group_id}", group.error_code, group.error_message)
+            if group.error_code:
+                raise group_failure(client, group.group_id, group.error_code, group.error_message)
             if group.group_state == "Dead":  # how older versions say that there is none
-                raise failure(f"group {group.group_id}", 69, "there is no such group")
+                raise group_failure(client, group.group_id, 69, "there is no such group")
         return sorted(answer.groups, key=lambda group: group.group_id)
 
     found: list[DescribedGroup] = patiently(attempt)
@@ -234,10 +244,30 @@ def run_describe(options: Any) -> int:
     with client_of(options) as client:
         names = options.groups or [listed.group_id for listed in _listed(client, [])]
         found = describe(client, names) if names else []
+        topologies = _topologies_of(client, found) if options.topology else {}
     if options.json:
+        for group in found:
+            if (topology := topologies.get(group["group"])) is not None:
+                group["topology"] = topology.as_json()
         return print_json(found)
-    print("\n\n".join("\n".join(picture(group)) for group in found))
+    pictures = []
+    for group in found:
+        topology = topologies.get(group["group"])
+        more = [] if topology is None else [f"  {line}" for line in topology.lines()]
+        pictures.append("\n".join((*picture(group), *more)))
+    print("\n\n".join(pictures) or "there are no groups")
     return 0
+
+
+def _topologies_of(client: KafkaClient, found: list[dict[str, Any]]) -> dict[str, ShownTopology]:
+    """Topologies of the streams groups among these. KafkaFailure: there is none among them."""
+    from .support.kafka_client import KafkaFailure
+    from .topologies import topologies_of
+
+    streams = [group["group"] for group in found if group["type"] == "streams"]
+    if found and not streams:
+        raise KafkaFailure("--topology: none of these is a streams group, the only ones with a topology")
+    return topologies_of(client, streams) if streams else {}
 
 
 def picture(group: dict[str, Any]) -> list[str]:
@@ -269,16 +299,16 @@ def run_delete(options: Any) -> int:
     """Prints; 0 when all are gone, 1 when one could not be deleted."""
     from ..clients.kafka.conversations import CoordinatorKind
     from ..protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-    from .support.kafka_client import failure
+    from .support.missing import group_failure
 
     request = DeleteGroupsRequest(groups_names=options.groups)
     with client_of(options) as client:
         results = client.ask_coordinator(CoordinatorKind.GROUP, options.groups, request, DeleteGroupsResponse).results
-    errors = {
-        result.group_id: str(failure(f"group {result.group_id}", result.error_code))
-        for result in results
-        if result.error_code
-    }
+        errors = {
+            result.group_id: str(group_failure(client, result.group_id, result.error_code, result.error_message))
+            for result in results
+            if result.error_code
+        }
     deleted = [result.group_id for result in results if not result.error_code]
     return print_deletions(deleted, errors, as_json=options.json)
 
@@ -286,6 +316,7 @@ def run_delete(options: Any) -> int:
 def run_reset(options: Any) -> int:
     """Prints what the offsets were and are; returns 0."""
     from .support.kafka_client import KafkaFailure
+    from .support.nearest import did_you_mean
     from .support.offsets import chosen
     from .support.output import table
 
@@ -299,7 +330,10 @@ def run_reset(options: Any) -> int:
         committed = committed_of(client, options.group) if state else {}
         partitions = chosen(client, options.topics) if options.topics else sorted(committed)
         if not partitions:
-            raise KafkaFailure(f"group {options.group} has committed nothing: say what to reset with --topic TOPIC")
+            guess = "" if state else did_you_mean(options.group, states)
+            raise KafkaFailure(
+                f"group {options.group} has committed nothing{guess or ': say what to reset with --topic TOPIC'}"
+            )
         targets = _targets(client, options, partitions, committed)
         if not options.dry_run:
             _commit(client, options.group, targets)

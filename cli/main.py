@@ -2,22 +2,25 @@
 
 A command is a module of this package with `add_parser(subparsers)`; it sets `run`, a function from the parsed arguments
 to an exit code. Expected failures (a bad setting, a directory that can't be used, a port that is taken) print one line
-that says what, where and what to do, and exit with 1; wrong usage exits with 2.
+that says what, where and what to do, and exit with 1; wrong usage exits with 2. Without a command, the commands are listed.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from .support.arguments import ArgumentParser
+
 #: Modules of this package, in the order of `--help`. Only the one that is asked for is imported: `serve` has a budget.
 COMMANDS = (
     "serve", "doctor", "topics", "groups", "produce", "consume", "configs", "users", "acls", "transactions", "why", "clean",
-    "log", "settings", "pipeline", "completion",
+    "log", "settings", "pipeline", "service", "completion",
 )  # fmt: skip
 
 
@@ -33,7 +36,7 @@ class _Version(argparse.Action):
 
 def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     """The command line with these commands."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="tidelog", description="Kafka's log as a small daemon: Kafka's wire protocol, Kafka's files."
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
@@ -50,13 +53,28 @@ def failure_text(error: Exception) -> str:
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
+def _prepare_streams() -> None:
+    """Gives a command that was started with `<&-` or `>&-` an empty stream, where Python has None, and lets it print what the
+    terminal's encoding lacks as an escape."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     from ..config.exceptions import ConfigError
     from ..storage.exceptions import StorageError
 
+    _prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = build_parser(given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS)
+    if not given:
+        parser.print_help()
+        return 0
     options = parser.parse_args(given)
     try:
         code = int(options.run(options))
@@ -65,6 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `| head` has seen enough; what is still buffered must not fail at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except UnicodeEncodeError as error:  # Python's surrogates stand for an argument's bytes that are no text
+        print(f"tidelog: {ascii(error.object)[:200]} is no text in UTF-8, which names are", file=sys.stderr)
+        return 1
     except (ConfigError, StorageError, OSError) as error:
         print(f"tidelog: {failure_text(error)}", file=sys.stderr)
         return 1

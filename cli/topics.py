@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from .support.kafka_client import client_of
-from .support.output import print_deletions, print_json
+from .support.output import print_deletions, print_json, say_empty
 
 if TYPE_CHECKING:
     from .support.kafka_client import KafkaClient
@@ -27,7 +27,8 @@ def add_parser(commands: Subparsers) -> None:
     parser = action("list", run_list, "names of topics, one a line")
     parser.add_argument("--internal", action="store_true", help="those of the broker itself too")
     parser = action("describe", run_describe, "partitions, offsets, sizes and settings of topics")
-    parser.add_argument("topics", metavar="TOPIC", nargs="*", help="all when none is given")
+    parser.add_argument("topics", metavar="TOPIC", nargs="*", help="all but the broker's own when none is given")
+    parser.add_argument("--internal", action="store_true", help="those of the broker itself too")
     parser = action("create", run_create, "make a topic")
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--partitions", metavar="N", type=int, default=-1, help="default: the broker's num.partitions")
@@ -64,28 +65,33 @@ def run_list(options: Any) -> int:
         return print_json(names)
     for name in names:
         print(name)
+    if not names:
+        say_empty("there are no topics")
     return 0
 
 
 def run_describe(options: Any) -> int:
     """Run the command; prints, and returns 0."""
     with client_of(options) as client:
-        found = describe(client, options.topics or None)
+        found = describe(client, options.topics or None, internal=options.internal or bool(options.topics))
     if options.json:
         return print_json(found)
+    if not found:
+        say_empty("there are no topics")
+        return 0
     print("\n\n".join("\n".join(picture(topic)) for topic in found))
     return 0
 
 
-def describe(client: KafkaClient, names: list[str] | None) -> list[dict[str, Any]]:
-    """Descriptions of topics (None: of all), in the form for JSON."""
+def describe(client: KafkaClient, names: list[str] | None, *, internal: bool) -> list[dict[str, Any]]:
+    """Descriptions of topics (None: of all), in the form for JSON. `internal`: the broker's own too."""
     from uuid import UUID
 
     from ..storage.log.partition_metadata import encode_uuid
     from .configs import described
     from .support.offsets import bounds_of, sizes_of, topics_of
 
-    topics = topics_of(client, names)
+    topics = [topic for topic in topics_of(client, names) if internal or not topic.is_internal]
     bounds = bounds_of(client, [(t.name or "", part.partition_index) for t in topics for part in t.partitions])
     sizes = sizes_of(client)
     configs = described(client, [(TOPIC_RESOURCE, topic.name or "") for topic in topics])
@@ -183,7 +189,8 @@ def run_alter(options: Any) -> int:
         CreatePartitionsTopic,
     )
     from .configs import alter
-    from .support.kafka_client import KafkaFailure, check, pairs_of
+    from .support.kafka_client import KafkaFailure, pairs_of
+    from .support.missing import check_topic
 
     settings = pairs_of(options.config, "--config")
     if not settings and not options.delete_config and options.partitions is None:
@@ -195,7 +202,7 @@ def run_alter(options: Any) -> int:
             wanted = CreatePartitionsTopic(name=options.topic, count=options.partitions, assignments=None)
             request = CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS)
             (result,) = client.ask(request, CreatePartitionsResponse).results
-            check(f"topic {options.topic}", result.error_code, result.error_message)
+            check_topic(client, options.topic, result.error_code, result.error_message)
     if options.json:
         return print_json(
             {
@@ -213,7 +220,7 @@ def run_delete(options: Any) -> int:
     """Prints; 0 when all are gone, 1 when one could not be deleted."""
 
     from ..protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-    from .support.kafka_client import failure
+    from .support.missing import topic_failure
 
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name) for name in options.topics],
@@ -222,10 +229,10 @@ def run_delete(options: Any) -> int:
     )
     with client_of(options) as client:
         results = client.ask(request, DeleteTopicsResponse).responses
-    errors = {
-        result.name or "": str(failure(f"topic {result.name}", result.error_code, result.error_message))
-        for result in results
-        if result.error_code
-    }
+        errors = {
+            result.name or "": str(topic_failure(client, result.name or "", result.error_code, result.error_message))
+            for result in results
+            if result.error_code
+        }
     deleted = [result.name for result in results if not result.error_code]
     return print_deletions(deleted, errors, as_json=options.json)

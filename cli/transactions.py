@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .support.kafka_client import client_of
-from .support.output import print_json
+from .support.output import print_json, say_empty
 
 if TYPE_CHECKING:
     from .support.kafka_client import KafkaClient
@@ -77,6 +77,8 @@ def run_list(options: Any) -> int:
     rows = [(row.transactional_id, str(row.producer_id), row.transaction_state) for row in found]
     for line in table(("transactional id", "producer", "state"), rows):
         print(line)
+    if not rows:
+        say_empty("there are no transactions" + (" of that kind" if options.state or longer >= 0 else ""))
     return 0
 
 
@@ -186,6 +188,8 @@ def run_producers(options: Any) -> int:
     ]
     for line in table(("topic", "partition", "producer", "epoch", "last sequence", "open since offset"), rows):
         print(line)
+    if not rows:
+        say_empty(f"{options.topic} knows no producer: none has written with a producer id, or not for long")
     return 0
 
 

@@ -54,7 +54,7 @@ def run_list(options: Any) -> int:
         DescribeUserScramCredentialsResponse,
     )
     from .support.kafka_client import check, client_of
-    from .support.output import table
+    from .support.output import say_empty, table
 
     with client_of(options) as client:
         answer = client.ask(DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse)
@@ -72,6 +72,8 @@ def run_list(options: Any) -> int:
     elif users:
         rows = [(name, mechanism, str(count)) for name, own in users.items() for mechanism, count in own.items()]
         print("\n".join(table(("USER", "MECHANISM", "ITERATIONS"), rows)))
+    else:
+        say_empty("there are no users")
     return 0
 
 

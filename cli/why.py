@@ -2,7 +2,7 @@
 
 For each segment the settings that hold it, with their values, and until when, or which event ends it. Times are those of
 the earliest look that finds it so: cleaner threads look every log.cleaner.backoff.ms, retention every
-log.retention.check.interval.ms.
+log.retention.check.interval.ms. Damage that the scrubber has found in a partition is told too, with what to do.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ def run(options: Any) -> int:
     """Run the command; prints, and returns 0."""
     import json
 
-    from .support.http_client import daemon_of
+    from .support.http_client import daemon_of, naming_nearest
 
-    found = fetch(daemon_of(options), options.topic)
+    with naming_nearest(options, options.topic):
+        found = fetch(daemon_of(options), options.topic)
     if options.json:
         print(json.dumps(found, indent=2))
     else:
@@ -86,6 +87,7 @@ def _partition(partition: Any) -> list[str]:
         from .log.anatomy_picture import holes_line
 
         lines.append(f"  {holes_line([(hole['firstOffset'], hole['lastOffset']) for hole in partition['holes']])}")
+    lines += scrub_lines(partition)
     always: dict[tuple[str, str, str], None] = {}
     rows = [("segment", "to", "bytes", "part", "not", "because of", "until")]
     for segment in partition["segments"]:
@@ -114,6 +116,32 @@ def _partition(partition: Any) -> list[str]:
     if partition["segmentsOmitted"]:
         lines.append(f"  {partition['segmentsOmitted']} more segments before the last one")
     return lines
+
+
+def scrub_lines(partition: Any) -> list[str]:
+    """When its closed segments were last read to look for damage, what is damaged, and what to do about that."""
+    scrub, damage = partition["scrub"], partition["damage"]
+    lines = [] if scrub is None else [f"  {_scrub_text(scrub)}"]
+    for found in damage:
+        place = found["file"] if found["position"] is None else f"{found['file']} at byte {found['position']}"
+        since = f"found {time_text(found['foundMs'])}{', mended since' if found['isMended'] else ''}"
+        lines.append(f"  damaged: {place}: {found['rule']}, {found['meaning']} ({found['detail']}), {since}")
+    if partition["damageOmitted"]:
+        lines.append(f"  damaged: {partition['damageOmitted']} more places")
+    present = dict.fromkeys(found["remedy"] for found in damage if not found["isMended"])
+    return [*lines, *(f"    do: {remedy}" for remedy in present)]
+
+
+def _scrub_text(scrub: Any) -> str:
+    if scrub["wholeMs"] is not None:
+        begun, end = time_text(scrub["wholeBegunMs"]), time_text(scrub["wholeMs"])
+        return f"closed segments last read whole to look for damage: {begun} to {end}"
+    if not scrub["bytesPerSecond"]:
+        return "closed segments are not read to look for damage: tidelog.log.scrub.bytes.per.second=0"
+    if scrub["state"] == "failed":
+        return f"closed segments are not read to look for damage: {scrub['reason']}"
+    share = 100 * scrub["passDoneBytes"] // max(1, scrub["passBytes"])
+    return f"closed segments are read to look for damage for the first time: {share} % of their directory so far"
 
 
 def _is_topics(reason: Any) -> bool:

@@ -88,6 +88,9 @@ class BrokerConfig:
     auto_create_topics_enable: bool
     num_partitions: int
     default_replication_factor: int
+    offsets_topic_replication_factor: int
+    transaction_state_log_replication_factor: int
+    share_coordinator_state_topic_replication_factor: int
     delete_topic_enable: bool
     # Logs' upkeep
     log_roll_hours: int
@@ -102,6 +105,7 @@ class BrokerConfig:
     num_recovery_threads_per_data_dir: int
     num_replica_alter_log_dirs_threads: int | None
     replica_alter_log_dirs_io_max_bytes_per_second: int
+    tidelog_log_scrub_bytes_per_second: int
     background_threads: int
     # Fetching
     fetch_max_bytes: int
@@ -144,6 +148,7 @@ class BrokerConfig:
     group_streams_assignment_interval_ms: int
     group_streams_min_assignment_interval_ms: int
     group_streams_max_assignment_interval_ms: int
+    group_streams_topology_descriptions_max_bytes: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
     transaction_state_log_num_partitions: int
@@ -227,6 +232,8 @@ class BrokerConfig:
     sasl_oauthbearer_jwks_endpoint_url: str | None
     sasl_oauthbearer_expected_audience: tuple[str, ...]
     sasl_oauthbearer_expected_issuer: str | None
+    sasl_oauthbearer_allow_unverified_audience: bool
+    sasl_oauthbearer_allow_unverified_issuer: bool
     sasl_oauthbearer_sub_claim_name: str
     sasl_oauthbearer_scope_claim_name: str
     sasl_oauthbearer_clock_skew_seconds: int

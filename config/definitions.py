@@ -29,6 +29,11 @@ def _broker_row(topic: Setting) -> Setting:
     if topic.name == "retention.ms":
         # A topic may say 0 ("as soon as it is rolled"); for a whole broker Kafka takes that for a mistake.
         allowed = Allowed(low=1, also=(-1,))
+    why_different = topic.why_different
+    if topic.name == "min.insync.replicas":
+        # Every produce with acks=all would be refused, and clients repeat it for minutes before they say why.
+        allowed = Allowed(low=1, high=1, text="1, as one node keeps one copy; leave it out or set it to 1")
+        why_different = "with more than the one copy, every produce with acks=all would fail"
     return Setting(
         topic.synonyms[0].name,
         type=topic.type,
@@ -40,7 +45,7 @@ def _broker_row(topic: Setting) -> Setting:
         dynamic=True,
         group=topic.group,
         own=topic.own,
-        why_different=topic.why_different,
+        why_different=why_different,
     )
 
 

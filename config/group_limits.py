@@ -1,6 +1,6 @@
 """Settings of groups that have to fit together: the broker's limits, its own values, and what a group was given.
 
-Kafka 4.3's rules: a value lies between `group.KIND.min.…` and `group.KIND.max.…`, and a session is longer than a heartbeat
+Kafka's rules: a value lies between `group.KIND.min.…` and `group.KIND.max.…`, and a session is longer than a heartbeat
 interval. Any thread.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from .definitions import BROKER_SETTINGS
+from .setting import INT
 from .table.resources import GROUP_SETTINGS
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def _limited(name: str) -> Limited:
     return Limited(f"group.{name}", lowest, highest)
 
 
-LIMITED: Mapping[str, Limited] = {name: _limited(name) for name in GROUP_SETTINGS if f"group.{name}" in BROKER_SETTINGS}
+LIMITED: Mapping[str, Limited] = {
+    name: _limited(name)
+    for name, row in GROUP_SETTINGS.items()
+    if row.type is INT and f"group.{name}" in BROKER_SETTINGS
+}
 """A group's settings that the broker has for all groups, by the group's name for them."""
 
 

@@ -136,9 +136,8 @@ def http_problems(own: Mapping[str, Value], attributes: Mapping[str, Any]) -> It
             if (parts := split_name(name)) and parts.listener == HTTP and parts.setting.startswith(_OF_TOKENS):
                 yield f"{name} means nothing without http.authentication=oauthbearer"
     value = partial(_value, own, attributes, listener)
-    keys = "sasl.oauthbearer.jwks.endpoint.url"
-    if "oauthbearer" in asks and not value(keys, "OAUTHBEARER"):
-        yield f"http.authentication=oauthbearer needs the public keys that tokens are signed with: set {keys}"
+    if "oauthbearer" in asks:
+        yield from _token_problems("http.authentication=oauthbearer", value)
     if "certificate" in asks and (listener.security_protocol != "SSL" or value("ssl.client.auth") == "none"):
         yield (
             "http.authentication=certificate needs http.listener=https://… and listener.name.http.ssl.client.auth=requested, "
@@ -184,9 +183,20 @@ def _value(
 
 
 def _sasl_problems(listener: Listener, value: Callable[..., Any]) -> Iterator[str]:
-    keys = "sasl.oauthbearer.jwks.endpoint.url"
-    if "OAUTHBEARER" in value("sasl.enabled.mechanisms") and not value(keys, "OAUTHBEARER"):
-        yield f"listeners: {listener} offers OAUTHBEARER, which needs the public keys that tokens are signed with: set {keys}"
+    if "OAUTHBEARER" in value("sasl.enabled.mechanisms"):
+        yield from _token_problems(f"listeners: {listener} offers OAUTHBEARER, which", value)
+
+
+def _token_problems(who: str, value: Callable[..., Any]) -> Iterator[str]:
+    """What the check of tokens lacks. `who` is the beginning of each sentence."""
+    prefix = "sasl.oauthbearer."
+    if not value(keys := f"{prefix}jwks.endpoint.url", "OAUTHBEARER"):
+        yield f"{who} needs the public keys that tokens are signed with: set {keys}"
+        return
+    for what in ("audience", "issuer"):
+        expected, lifted = f"{prefix}expected.{what}", f"{prefix}allow.unverified.{what}"
+        if not value(expected, "OAUTHBEARER") and not value(lifted, "OAUTHBEARER"):
+            yield f"{who} needs the {what} that tokens must name: set {expected}, or {lifted}=true to let in tokens of any {what}"
 
 
 def _tls_problems(listener: Listener, value: Callable[[str], Any]) -> Iterator[str]:

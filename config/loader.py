@@ -20,6 +20,7 @@ from .exceptions import ConfigError
 from .group_limits import broker_problems
 from .listener_settings import split_name, unknown_listener
 from .setting import Status, text_of
+from .table.broker import COPIES
 from .validation import validate
 
 PREFIX = "TIDELOG_"
@@ -68,7 +69,13 @@ def load_config(
         problems.append(f"{sentence} ({origin})")
     if problems:
         raise ConfigError(problems)
+    copies = {name: honoured[name].strip() for name in COPIES if values.get(name, 1) != 1}
+    values.update(dict.fromkeys(copies, 1))
+    honoured.update(dict.fromkeys(copies, "1"))
     notices = tuple(f"taken and without effect: {', '.join(names)} ({why})" for why, names in ignored.items())
+    if copies:
+        told = ", ".join(f"{name}={text}" for name, text in copies.items())
+        notices += (f"taken and read as 1: {told} (one node keeps one copy of each partition)",)
     given = {name: text.strip() for name, text in honoured.items()}
     config = broker_config(values, given, notices, {name: found[name].origin for name in given})
     if problems := broker_problems(config):

@@ -23,15 +23,15 @@ def register(spark: Any) -> None:
     Each session of an application is registered by itself, one of `newSession()` too. The session becomes the calling thread's
     active one: a thread other than the session's own says `register(spark)` before it writes (`session.make_active` has why).
     """
-    from .session import check_spark, hide_secrets, make_active, push_filters_down
+    from .session import check_spark, cores_of, hide_secrets, make_active, push_filters_down
 
     check_spark()
-    from .source import TidelogDataSource
+    from .source import sized_for
 
     hide_secrets(spark)
     push_filters_down(spark)
     make_active(spark)
-    spark.dataSource.register(TidelogDataSource)
+    spark.dataSource.register(sized_for(cores_of(spark)))
 
 
 def session(name: str = "tidelog", **options: Any) -> Any:
@@ -52,15 +52,17 @@ def latest(spark: Any, options: Mapping[str, str]) -> Any:
 
     given = {**options, "view": View.LATEST.value}
     parsed = parse_options(given)
-    frame = spark.read.format("tidelog").options(**given).load()
     if parsed.keys_stay is not KeysStay.FALSE:
-        return frame
+        return spark.read.format("tidelog").options(**given).load()
+    # The comparison needs columns that are perhaps not asked for.
+    all_columns = {name: text for name, text in given.items() if name.lower() != "columns"}
+    frame = spark.read.format("tidelog").options(**all_columns).load()
     from pyspark.sql import functions
 
     columns = frame.columns
     newest = functions.max_by(functions.struct(*columns), functions.struct("timestamp", "partition", "offset"))
     reduced = frame.groupBy("topic", "key").agg(newest.alias("newest"))
-    return reduced.select("newest.*").where("value is not null").select(*columns)
+    return reduced.select("newest.*").where("value is not null").select(*(parsed.columns or columns))
 
 
 __all__ = ["latest", "register", "session"]

@@ -9,6 +9,7 @@
     startingOffsetsByTimestampStrategy           error | latest: where to start when no record is so young
     failOnDataLoss                               true: an offset that is asked for and gone is an error
     includeHeaders                               adds the column `headers`
+    columns                                      key,offset: those alone, in that order
     minPartitions, maxRecordsPerPartition        splits are made smaller until there are so many, or so small
     maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay     of streams
     isolation, kafka.isolation.level             read_uncommitted | read_committed
@@ -28,7 +29,6 @@ from difflib import get_close_matches
 from enum import Enum
 
 from .exceptions import OptionError
-from .planning.splits import DEFAULT_SPLIT_BYTES
 from .wire.settings import ClientSettings
 
 EARLIEST, LATEST = -2, -1
@@ -45,7 +45,7 @@ _KNOWN = (
     "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "isolation", "kafka.isolation.level",
-    "kafka.group.id", "kafka.check.crcs", "view", "keysStayInPartition", "splitBytes", "checkCrcs", "corruptBatches",
+    "kafka.group.id", "kafka.check.crcs", "columns", "view", "keysStayInPartition", "splitBytes", "checkCrcs", "corruptBatches",
     *_WITHOUT_MEANING,
 )  # fmt: skip
 _NAMES = {name.lower(): name for name in _KNOWN}
@@ -77,6 +77,9 @@ class Options:
 
     Attributes:
         starting: None when nothing was said: a batch begins with the earliest, a stream with the latest.
+        columns: names as the user gave them; the source knows which there are. None given: all.
+        split_bytes: None when nothing was said: as it suits the cluster (`SplitSize`).
+        cores: of the cluster, which the session told when the source was registered; 0 if unknown. No option.
     """
 
     paths: tuple[str, ...] = ()
@@ -91,6 +94,7 @@ class Options:
     latest_if_too_young: bool = False
     fail_on_data_loss: bool = True
     include_headers: bool = False
+    columns: tuple[str, ...] = ()
     min_partitions: int = 0
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None
@@ -99,12 +103,13 @@ class Options:
     read_committed: bool = False
     view: View = View.RECORDS
     keys_stay: KeysStay = KeysStay.CHECK
-    split_bytes: int = DEFAULT_SPLIT_BYTES
+    split_bytes: int | None = None
+    cores: int = 0
     check_crc: bool = True
     skip_corrupt: bool = False
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(given: Mapping[str, str], cores: int = 0) -> Options:
     """OptionError: one is unknown (with the nearest that there is), missing or makes no sense."""
     found: dict[str, str] = {}
     settings: dict[str, str] = {}
@@ -144,6 +149,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         latest_if_too_young=_choice(found, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         fail_on_data_loss=_boolean(found, "failOnDataLoss", default=True),
         include_headers=_boolean(found, "includeHeaders", default=False),
+        columns=_columns(found["columns"]) if "columns" in found else (),
         min_partitions=_number(found, "minPartitions") or 0,
         max_records_per_partition=_number(found, "maxRecordsPerPartition", least=1),
         max_offsets_per_trigger=_number(found, "maxOffsetsPerTrigger", least=1),
@@ -152,9 +158,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
         read_committed=_isolation(found),
         view=View(_choice(found, "view", tuple(choice.value for choice in View))),
         keys_stay=KeysStay(_choice(found, "keysStayInPartition", tuple(choice.value for choice in KeysStay))),
-        split_bytes=_number(found, "splitBytes", least=1) or DEFAULT_SPLIT_BYTES,
+        split_bytes=_number(found, "splitBytes", least=1),
         check_crc=_boolean(found, "checkCrcs", default=_boolean(found, "kafka.check.crcs", default=True)),
         skip_corrupt=_choice(found, "corruptBatches", ("fail", "skip")) == "skip",
+        cores=cores,
     )
 
 
@@ -221,6 +228,15 @@ def _choice(found: Mapping[str, str], name: str, choices: tuple[str, ...]) -> st
     if text not in choices:
         raise OptionError(f"{name} is {text!r}; it can be {' or '.join(choices)}")
     return text
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise OptionError("columns names no column; leave it out for all, and for count() say columns=offset")
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
+        raise OptionError(f"columns names {doubled[0]} more than once")
+    return tuple(names)
 
 
 def _isolation(found: Mapping[str, str]) -> bool:

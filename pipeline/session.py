@@ -95,6 +95,14 @@ def push_filters_down(spark: Any) -> None:
             spark.conf.set(_PUSH_DOWN, "true")
 
 
+def cores_of(spark: Any) -> int:
+    """Tasks that the cluster of a session runs at once, as far as it knows now; 0 where it does not say. Driver."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # of Spark Connect or of a service, which have no context: they share no class
+        return 0
+
+
 def make_active(spark: Any) -> None:
     """Makes this the active session of the calling thread, in the JVM too. Driver; nothing to do over Spark Connect.
 

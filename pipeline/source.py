@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -21,6 +22,7 @@ from pyspark.sql.datasource import (
     Filter,
     GreaterThan,
     GreaterThanOrEqual,
+    In,
     InputPartition,
     LessThan,
     LessThanOrEqual,
@@ -64,7 +66,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TidelogDataSource(DataSource):
-    """Made by Spark in the driver, and again in planning processes."""
+    """Made by Spark in the driver, and again in planning processes.
+
+    Attributes:
+        cores: of the cluster that the source was registered for; 0 if unknown (`sized_for`).
+    """
+
+    cores = 0
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -76,16 +84,18 @@ class TidelogDataSource(DataSource):
 
     def schema(self) -> StructType:
         options = parse_options(self._given)
+        if options.columns:
+            return chosen_columns(options)
         fields = SCHEMA.fields if options.include_headers else SCHEMA.fields[:-1]
         return StructType(fields + (_CHANGES if options.view is View.CHANGELOG else []))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse_options(self._given)
+        options = parse_options(self._given, self.cores)
         check_batch(options)
         return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # pyspark's name
-        options = parse_options(self._given)
+        options = parse_options(self._given, self.cores)
         check_stream(options)
         return stream_reader(options, schema)
 
@@ -101,6 +111,11 @@ class TidelogDataSource(DataSource):
 
         # `overwrite` is output mode complete, whose every batch is appended, as Spark's Kafka sink does.
         return StreamWriter(parse_sink_options(self._given, streaming=True), schema)
+
+
+def sized_for(cores: int) -> type[TidelogDataSource]:
+    """The source for a cluster of so many cores. Planning processes get the class itself, by value: they know no session."""
+    return type("SizedTidelogDataSource", (TidelogDataSource,), {"cores": cores, "__doc__": TidelogDataSource.__doc__})
 
 
 class SplitPartition(InputPartition):
@@ -147,17 +162,18 @@ class BatchReader(DataSourceReader):
         which makes what is left out a matter of speed alone.
         """
         for pushed in filters:
-            if not isinstance(pushed, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
+            if not isinstance(pushed, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual | In):
                 continue
             name = ".".join(pushed.attribute)
-            value = _whole(pushed.value)
-            if name not in ("partition", "offset", "timestamp") or value is None:
+            values = [_whole(value) for value in (pushed.value if isinstance(pushed, In) else (pushed.value,))]
+            known = [value for value in values if value is not None]
+            if name not in ("partition", "offset", "timestamp") or not known or len(known) < len(values):
                 continue
             least, most = self._limits.get(name, (None, None))
-            if isinstance(pushed, EqualTo | GreaterThan | GreaterThanOrEqual):
-                least = value if least is None else max(least, value)
-            if isinstance(pushed, EqualTo | LessThan | LessThanOrEqual):
-                most = value if most is None else min(most, value)
+            if isinstance(pushed, EqualTo | GreaterThan | GreaterThanOrEqual | In):
+                least = min(known) if least is None else max(least, min(known))
+            if isinstance(pushed, EqualTo | LessThan | LessThanOrEqual | In):
+                most = max(known) if most is None else min(most, max(known))
             self._limits[name] = (least, most)
         return filters
 
@@ -165,7 +181,9 @@ class BatchReader(DataSourceReader):
         options, offsets = self._options, self._limits.get("offset", (None, None))
         if options.view is not View.RECORDS:
             offsets = (None, None)  # which row is a key's latest, or was its previous, does not depend on what is shown
-        narrowed = Narrowed(*self._limits.get("partition", (None, None)), *offsets)
+        narrowed = Narrowed(
+            *self._limits.get("partition", (None, None)), *offsets, self._limits.get("timestamp", (None, None))[0]
+        )
         return [SplitPartition(split, keeping) for split, keeping in plan_view(options, narrowed)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -173,10 +191,29 @@ class BatchReader(DataSourceReader):
         return batches(partition, self._options, self._names, least, None if most is None else most + 1)
 
 
+def _columns_of(options: Options) -> list[StructField]:
+    """All columns that the source has for these options."""
+    return [*SCHEMA.fields, *(_CHANGES if options.view is View.CHANGELOG else ())]
+
+
+def chosen_columns(options: Options) -> StructType:
+    """The schema that the option `columns` names. OptionError: the source has no such column."""
+    known = {field.name: field for field in _columns_of(options)}
+    for name in options.columns:
+        if name not in known:
+            near = get_close_matches(name, known, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise OptionError(f"columns names {name}, which is no column of the source; {hint}")
+    return StructType([known[name] for name in options.columns])
+
+
 def checked_names(schema: StructType, options: Options) -> list[str]:
     """The columns that are wanted. OptionError: the source has no such."""
-    fields = SCHEMA.fields + (_CHANGES if options.view is View.CHANGELOG else [])
-    known = {field.name: field.dataType.simpleString() for field in fields}
+    known = {field.name: field.dataType.simpleString() for field in _columns_of(options)}
+    if options.columns and (said := tuple(schema.fieldNames())) != options.columns:
+        raise OptionError(
+            f"columns says {', '.join(options.columns)} and the schema {', '.join(said)}: leave one of them out"
+        )
     for field in schema.fields:
         if known.get(field.name) != (kind := field.dataType.simpleString()):
             there = ", ".join(f"{name} {text}" for name, text in known.items())

@@ -1,7 +1,7 @@
 """Kafka's API keys: the number at the start of a request header, and the version in which each API's messages turn
 flexible.
 
-Every key up to Kafka 4.3 is here, served or not: a request header can only be parsed when the header's version is
+Every key up to Kafka 4.4 is here, served or not: a request header can only be parsed when the header's version is
 known, and that follows from the API and `flexible_from`. Which APIs this daemon answers is told by the registrations
 in `broker/apis`, not by this table.
 """
@@ -121,6 +121,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90, 0
     ALTER_SHARE_GROUP_OFFSETS = 91, 0
     DELETE_SHARE_GROUP_OFFSETS = 92, 0
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93, 0
+    UNREGISTER_CONTROLLER = 94, 0
 
 
 API_NAMES = {int(key): key.label for key in ApiKey}

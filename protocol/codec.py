@@ -20,7 +20,8 @@ HeartbeatRequest version 2 the decoder is
 Rules that keep any input harmless: a length or count is compared with the bytes that are left, an element taking at
 least its smallest size, before anything is allocated for it, and the counts of a request's arrays add up to its
 `MOST_ELEMENTS` at most, since an element takes many times its bytes, those of its tags to `MAX_TAGS`; positions only grow;
-what reads behind the end raises IndexError or struct.error, which `schema.decode` turns into MalformedRequest.
+what reads behind the end raises IndexError or struct.error, which `schema.decode` turns into MalformedRequest. Answers and
+records, which were asked for, are bounded as in Kafka 4.4: each array and each section of tagged fields for itself.
 
 Pure functions; any thread. `source_of` is for those who want to read what runs.
 """
@@ -35,8 +36,28 @@ from struct import unpack_from as _unpack_from
 from typing import Any
 
 from .errors import MalformedRequest, UnsupportedFieldError
-from .primitives import MAX_STRING, MAX_TAGS, read_unsigned_varint, skip_tagged_fields, unsigned_varint
-from .schema import BYTES, RECORDS, STRING, Decoder, Element, EncodedOnce, Encoder, Field, Message, Struct, VersionRange
+from .primitives import (
+    MAX_ELEMENTS_OF_ANSWERS,
+    MAX_STRING,
+    MAX_TAGS,
+    read_unsigned_varint,
+    skip_tagged_fields,
+    unsigned_varint,
+)
+from .schema import (
+    BYTES,
+    RECORDS,
+    STRING,
+    Decoder,
+    Element,
+    EncodedOnce,
+    EncodedStruct,
+    Encoder,
+    Field,
+    Message,
+    Struct,
+    VersionRange,
+)
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
@@ -89,8 +110,14 @@ def _fail_elements(what: str, most: int) -> None:
     raise MalformedRequest(f"{what}: more than {most} elements in all arrays of one request")
 
 
+def _fail_array(what: str, count: int) -> None:
+    raise MalformedRequest(f"{what}: an array of {count} elements; it may have {MAX_ELEMENTS_OF_ANSWERS}")
+
+
 def _fail_tags(what: str, count: int) -> None:
-    raise MalformedRequest(f"{what}: {count} tagged fields; a request may have {MAX_TAGS} in all")
+    raise MalformedRequest(
+        f"{what}: {count} tagged fields; a request may have {MAX_TAGS} in all, and each struct of an answer"
+    )
 
 
 def _fail_size(what: str) -> None:
@@ -161,8 +188,8 @@ class _Source:
 
 
 class _DecoderSource(_Source):
-    """Names in the source: b buffer, p position, n end of the buffer, k elements and g tags that may come, e end of a value,
-    m… structs, x… other values."""
+    """Names in the source: b buffer, p position, n end of the buffer, k elements and g tags that may come in a request, e end of
+    a value, m… structs, x… other values."""
 
     def write(self) -> None:
         self.names.update(
@@ -170,6 +197,7 @@ class _DecoderSource(_Source):
             varint=read_unsigned_varint,
             skip_tagged_fields=skip_tagged_fields,
             fail=_fail_length,
+            fail_array=_fail_array,
             fail_elements=_fail_elements,
             fail_size=_fail_size,
             fail_tags=_fail_tags,
@@ -180,9 +208,8 @@ class _DecoderSource(_Source):
         with self.block("def decode(b, p, n):"):
             if self._is_request:
                 self.line(f"k = {self.cls.MOST_ELEMENTS}")
-            if self.flexible:
-                # Answers to us were asked for: each partition of a large one may have a tag.
-                self.line(f"g = {MAX_TAGS if self._is_request else 0xFFFF_FFFF}")
+                if self.flexible:
+                    self.line(f"g = {MAX_TAGS}")
             message = self.struct(self.cls)
             self.line(f"return {message}, p")
 
@@ -301,6 +328,8 @@ class _DecoderSource(_Source):
             if self._is_request:
                 self.line(f"k -= {count}")
                 self.line(f'if k < 0: fail_elements("{what}", {self.cls.MOST_ELEMENTS})')
+            else:
+                self.line(f'if {count} > {MAX_ELEMENTS_OF_ANSWERS}: fail_array("{what}", {count})')
             if not isinstance(element, type) and element.code and element.code != "16s":
                 self.names["unpack_from"] = _unpack_from
                 self.line(f'{target} = list(unpack_from(f">{{{count}}}{element.code}", b, p))')
@@ -319,13 +348,17 @@ class _DecoderSource(_Source):
 
     def tagged_fields(self, fields: list[Field], cls_name: str, variable: str) -> None:
         if not fields:
-            self.line("if b[p]: p, g = skip_tagged_fields(b, p, g)")
+            call = "p, g = skip_tagged_fields(b, p, g)" if self._is_request else "p, _ = skip_tagged_fields(b, p)"
+            self.line(f"if b[p]: {call}")
             self.line("else: p += 1")
             return
         count, tag, size, end = (self.new_name("x") for _ in range(4))
         self.varint(count)
-        self.line(f"g -= {count}")
-        self.line(f'if g < 0: fail_tags("{cls_name}", {count})')
+        if self._is_request:
+            self.line(f"g -= {count}")
+            self.line(f'if g < 0: fail_tags("{cls_name}", {count})')
+        else:
+            self.line(f'if {count} > {MAX_TAGS}: fail_tags("{cls_name}", {count})')
         with self.block(f"for _ in range({count}):"):
             self.varint(tag)
             self.varint(size)
@@ -445,9 +478,16 @@ class _EncoderSource(_Source):
         if field.is_array:
             self.array(element, variable, what, out)
         elif isinstance(element, type):
-            if nullable:
+            if not nullable:
+                self.struct(element, variable, out)
+                return
+            self.names["EncodedStruct"] = EncodedStruct
+            with self.block(f"if type({variable}) is EncodedStruct:"):
+                self.line(f"{out} += b'\\x01' + {variable}")
+            with self.block("else:"):
                 self.fixed("b", "1")
-            self.struct(element, variable, out)
+                self.struct(element, variable, out)
+                self.flush(out)
         elif element is STRING:
             data, size = self.new_name("x"), self.new_name("x")
             self.line(f"{data} = {variable}.encode()")

@@ -1,6 +1,6 @@
 """Kafka's error codes, and the exceptions of this package.
 
-Codes, names and what may be retried are Kafka's (up to 4.3); the texts are ours. A text goes to clients where the
+Codes, names and what may be retried are Kafka's (up to 4.4); the texts are ours. A text goes to clients where the
 protocol has a field for it, so it says what happened, not what to do inside the daemon.
 """
 
@@ -158,6 +158,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, False, "the topology's epoch is not valid"
     STREAMS_TOPOLOGY_FENCED = 132, False, "the topology's epoch is out of date"
     SHARE_SESSION_LIMIT_REACHED = 133, True, "there are too many share sessions"
+    GROUP_DELETION_FAILED = 134, False, "the group could not be deleted"
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, False, "the topology description could not be kept"
+    CONTROLLER_ID_NOT_REGISTERED = 136, False, "no controller with this id is registered"
 
 
 ERRORS = {int(code): code for code in ErrorCode}

@@ -1,6 +1,6 @@
 """Records of `__cluster_metadata`, in which Apache Kafka's controllers (KRaft) keep topics, ids, settings and access rules.
 
-Names, versions, defaults and tags are those of Kafka 4.3's definitions; each may be read in all of its versions. A
+Names, versions, defaults and tags are those of Kafka 4.4's definitions; each may be read in all of its versions. A
 change record says only what changes: what it leaves out is None, -1 or -2 as its docstring says. Other records about
 brokers and controllers than a broker's registration have no declaration: one node needs none of them.
 
@@ -47,7 +47,7 @@ from .schema import (
 
 
 class MetadataRecordType(IntEnum):
-    """All types of Kafka 4.3; 6, 13 and 16 were never released."""
+    """All types of Kafka 4.4; 6, 13 and 16 were never released."""
 
     REGISTER_BROKER = 0
     UNREGISTER_BROKER = 1
@@ -75,6 +75,7 @@ class MetadataRecordType(IntEnum):
     REMOVE_DELEGATION_TOKEN = 26
     REGISTER_CONTROLLER = 27
     CLEAR_ELR = 28
+    UNREGISTER_CONTROLLER = 29
 
 
 class MetadataRecord(Message):

@@ -35,8 +35,14 @@ MAX_ELEMENTS = 100_000
 partitions of one daemon.
 """
 
+MAX_ELEMENTS_OF_ANSWERS = 1_000_000
+"""Limit on each array of an answer, and of what internal topics hold: Kafka 4.4's on any array. Requests have the one above,
+which is lower and for all of their arrays together.
+"""
+
 MAX_TAGS = 10_000
-"""Limit on all tagged fields of one request. Clients send a handful; a tag may be two bytes, and takes 0.3 µs to skip.
+"""Limit on all tagged fields of one request, and on those of each struct of an answer: Kafka 4.4's on any struct. Clients send a
+handful; a tag may be two bytes, and takes 0.3 µs to skip.
 """
 
 Buffer = bytes | bytearray | memoryview

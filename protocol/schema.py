@@ -310,6 +310,14 @@ class EncodedOnce(tuple[S, ...]):
         return made
 
 
+class EncodedStruct(bytes):
+    """Bytes of a struct, in the form of the message's version, that stand for it in a nullable field: the encoder copies them. It
+    believes them: they are of a struct that was encoded here.
+    """
+
+    __slots__ = ()
+
+
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 Encoder = Callable[[Any, bytearray], None]
 _decoders: dict[tuple[type[Message], int], Decoder] = {}

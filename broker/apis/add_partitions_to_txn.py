@@ -50,6 +50,7 @@ Codes = dict[TopicPartition, ErrorCode]
         requires_each(AclOperation.WRITE, ResourceType.TOPIC, "before version 4"),
     ),
     many_names=True,
+    is_slow_change=True,
 )
 async def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, context: RequestContext

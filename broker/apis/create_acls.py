@@ -1,7 +1,8 @@
 """CreateAcls, API key 30, versions 0 to 3: adds rules, which hold from the next request on. Needs ALTER on the cluster.
 
 Each rule has a result of its own. A rule that exists already, or is in the request twice, is a success. Without an authorizer:
-SECURITY_DISABLED for each.
+SECURITY_DISABLED for each. A host that is a range of addresses needs the level of metadata.version at which Kafka knows such
+(UNSUPPORTED_VERSION).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ..metadata.features import METADATA_VERSION
 from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
@@ -32,15 +34,18 @@ if TYPE_CHECKING:
 )
 async def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     try:
+        from ..security.acl.rules import ADDRESS_RANGES_LEVEL
+
         authorizer = acl_authorizer(context)
-        rules = [_rule(creation) for creation in request.creations]
+        ranges = context.services.features.level(METADATA_VERSION) >= ADDRESS_RANGES_LEVEL
+        rules = [_rule(creation, ranges) for creation in request.creations]
         created = iter(await authorizer.create([rule for rule in rules if isinstance(rule, Acl)]))
     except Exception as error:
         return CreateAclsResponse(results=[_result(error)] * len(request.creations))
     return CreateAclsResponse(results=[_result(next(created) if isinstance(rule, Acl) else rule) for rule in rules])
 
 
-def _rule(creation: AclCreation) -> Acl | ProtocolError:
+def _rule(creation: AclCreation, ranges: bool) -> Acl | ProtocolError:
     from ..security.acl.rules import new_rule
 
     try:
@@ -52,6 +57,7 @@ def _rule(creation: AclCreation) -> Acl | ProtocolError:
             creation.host,
             creation.operation,
             creation.permission_type,
+            ranges=ranges,
         )
     except ProtocolError as error:
         return error

@@ -40,8 +40,10 @@ from ..runtime.logging import levels
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
     from ..requests.context import RequestContext
 
+HTTP_LISTENER = "http.listener"
 _DYNAMIC_BROKER_LOGGER_CONFIG = 6
 _GUARDS: dict[int, ResourceType] = {
     ConfigResourceType.TOPIC: ResourceType.TOPIC,
@@ -124,7 +126,7 @@ def _describe(
             return [_row(entry, request, context.api_version) for entry in entries]
         _check_broker(name, services.logs.node_id)
         node_id = str(services.logs.node_id)
-        actual = {"node.id": node_id, "broker.id": node_id}
+        actual = {"node.id": node_id, "broker.id": node_id, **_bound(dynamic.static, services.http_port)}
         entries = describe_broker(dynamic.static, names, actual, dynamic.layers)
         return [_row(entry, request, context.api_version) for entry in entries]
     if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
@@ -149,6 +151,15 @@ def _describe(
             )
         return [_row(entry, request, context.api_version) for entry in entries]
     raise ProtocolError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings")
+
+
+def _bound(config: BrokerConfig, port: int) -> dict[str, str]:
+    """`http.listener` with the port that it is bound to, where any free one was asked for: commands find it by this."""
+    listener = config.http_listener
+    if listener is None or listener.port or not port:
+        return {}
+    text = config.given.get(HTTP_LISTENER, "")
+    return {HTTP_LISTENER: f"{text.rpartition(':')[0]}:{port}"}
 
 
 def _check_broker(name: str, node_id: int) -> None:

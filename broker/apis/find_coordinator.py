@@ -17,7 +17,7 @@ from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRe
 from ..metadata.features import SHARE_VERSION
 from ..requests.access import DENIED, requires_each, requires_request
 from ..requests.registry import api
-from ..runtime.cooperative import CHUNK_UNITS, batches
+from ..runtime.cooperative import SLICE_UNITS, batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
@@ -53,7 +53,7 @@ NO_SHARE_GROUPS = "share groups are for version 6 and later, and where share.ver
 def find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    if len(request.coordinator_keys) > CHUNK_UNITS:
+    if len(request.coordinator_keys) > SLICE_UNITS:
         return _in_pieces(request, context)
     guard = _GUARDS.get(request.key_type)
     if context.services.authorizer is None or guard is None:
@@ -75,7 +75,7 @@ def find_coordinator(
 async def _in_pieces(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Find several coordinators in chunks, so that others get their turn: each key is a question to the authorizer."""
     found: list[Coordinator] = []
-    for keys in batches(request.coordinator_keys, CHUNK_UNITS):
+    for keys in batches(request.coordinator_keys, SLICE_UNITS):
         if found:
             await context.next_turn()
         answer = find_coordinator(FindCoordinatorRequest(key_type=request.key_type, coordinator_keys=keys), context)

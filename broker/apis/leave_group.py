@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     LeaveGroupRequest,
     requires=(requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
     many_names=True,
+    is_slow_change=True,
 )
 def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     single = context.api_version <= 2

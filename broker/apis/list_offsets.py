@@ -24,7 +24,7 @@ from ...protocol.messages.list_offsets import (
 )
 from ..requests.access import requires_each
 from ..requests.registry import api
-from ..runtime.cooperative import CHUNK_UNITS
+from ..runtime.cooperative import SLICE_UNITS
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -56,7 +56,7 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
     answers = []
     done = 0
     for topic in request.topics:
-        if (done := done + 1) % CHUNK_UNITS == 0:
+        if (done := done + 1) % SLICE_UNITS == 0:
             await context.next_turn()
         if not context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
             refused = [_failed(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for part in topic.partitions]
@@ -70,7 +70,7 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
         }
         rows = []
         for part in topic.partitions:
-            if (done := done + 1) % CHUNK_UNITS == 0:
+            if (done := done + 1) % SLICE_UNITS == 0:
                 await context.next_turn()
             if part.partition_index in repeated:
                 rows.append(_failed(part, ErrorCode.INVALID_REQUEST))

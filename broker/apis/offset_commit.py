@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -27,9 +27,24 @@ from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
+    from ...protocol.messages.offset_commit import OffsetCommitRequestTopic
+    from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
     from ..requests.context import RequestContext
 
-_Checked = tuple[OffsetCommitResponse, list[OffsetToCommit], list[OffsetCommitResponsePartition]]
+BY_ID_FROM = 10
+
+
+class HasErrorCode(Protocol):
+    """Answer for one partition."""
+
+    error_code: int
+
+
+TopicT = TypeVar("TopicT")
+PartitionT = TypeVar("PartitionT", bound=HasErrorCode)
+#: The answer as far as it is known, the offsets to commit, and for each of these its place in the answer.
+Checked = tuple[list[TopicT], list[OffsetToCommit], list[PartitionT]]
+_Checked = Checked[OffsetCommitResponseTopic, OffsetCommitResponsePartition]
 
 
 @api(
@@ -41,11 +56,19 @@ _Checked = tuple[OffsetCommitResponse, list[OffsetToCommit], list[OffsetCommitRe
         requires_each(AclOperation.READ, ResourceType.TOPIC),
     ),
     many_names=True,
+    is_slow_change=True,
 )
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    checked = run_in_chunks(_check(request, context), context)
+    checking = check_offsets(
+        request.topics,
+        context.api_version >= BY_ID_FROM,
+        context,
+        OffsetCommitResponseTopic,
+        OffsetCommitResponsePartition,
+    )
+    checked = run_in_chunks(checking, context)
     if isinstance(checked, ChunkedResult):
         return _check_and_commit(request, context, checked)
     return _commit(request, context, checked)
@@ -61,7 +84,8 @@ async def _check_and_commit(
 def _commit(
     request: OffsetCommitRequest, context: RequestContext, checked: _Checked
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    response, offsets, places = checked
+    topics, offsets, places = checked
+    response = OffsetCommitResponse(topics=topics)
     if not offsets:
         return response
     if context.api_version == 0 and not context.services.groups.is_open:
@@ -93,14 +117,22 @@ async def _make_topic(request: OffsetCommitRequest, context: RequestContext, che
     return answer if isinstance(answer, OffsetCommitResponse) else await answer
 
 
-def _check(request: OffsetCommitRequest, context: RequestContext) -> Steps[_Checked]:
-    """The answer as far as it is known, the offsets to commit, and for each of these its place in the answer."""
-    by_id = context.api_version >= 10
+def check_offsets(
+    asked: Sequence[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic],
+    by_id: bool,
+    context: RequestContext,
+    topic_answer: Callable[..., TopicT],
+    partition_answer: Callable[..., PartitionT],
+) -> Steps[Checked[TopicT, PartitionT]]:
+    """Check each partition: it exists, and the client may read its topic. For TxnOffsetCommit too.
+
+    `by_id`: topics are asked for by their ids; the answer repeats the id and names no topic that an id stands for.
+    """
     table = context.services.partitions
-    topics: list[OffsetCommitResponseTopic] = []
+    topics: list[TopicT] = []
     offsets: list[OffsetToCommit] = []
-    places: list[OffsetCommitResponsePartition] = []
-    for topic in request.topics:
+    places: list[PartitionT] = []
+    for topic in asked:
         name = table.name_of(topic.topic_id) if by_id else topic.name
         may_read = name is None or context.allows(AclOperation.READ, ResourceType.TOPIC, name)
         answers = []
@@ -108,7 +140,7 @@ def _check(request: OffsetCommitRequest, context: RequestContext) -> Steps[_Chec
         for each in topic.partitions:
             yield 1
             partition = None if name is None or not may_read else table.get(name, each.partition_index)
-            answer = OffsetCommitResponsePartition(partition_index=each.partition_index)
+            answer = partition_answer(partition_index=each.partition_index)
             answers.append(answer)
             if name is None:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -129,8 +161,8 @@ def _check(request: OffsetCommitRequest, context: RequestContext) -> Steps[_Chec
                         None if topic_id is None else topic_id.bytes,
                     )
                 )
-        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
-    return OffsetCommitResponse(topics=topics), offsets, places
+        topics.append(topic_answer(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+    return topics, offsets, places
 
 
 def _fill(

@@ -29,7 +29,7 @@ from ...protocol.messages.offset_fetch import (
 from ..groups.offset_commits import NO_OFFSET, FetchedGroup, FetchedOffset, FetchedTopic, TopicToFetch
 from ..requests.access import requires_each, shows
 from ..requests.registry import api
-from ..runtime.cooperative import CHUNK_UNITS, batches
+from ..runtime.cooperative import SLICE_UNITS, batches
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FIRST_WITH_GROUPS = 8
 FIRST_WITH_IDS = 10
 
-_PIECE_UNITS = CHUNK_UNITS // 2
+_PIECE_UNITS = SLICE_UNITS // 2
 
 
 @api(
@@ -55,7 +55,7 @@ _PIECE_UNITS = CHUNK_UNITS // 2
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    if sum(_units(group) for group in request.groups) > CHUNK_UNITS:
+    if sum(_units(group) for group in request.groups) > SLICE_UNITS:
         return _in_pieces(request, context)
     groups = context.services.groups
     plans = _plans(request, context)

@@ -15,8 +15,9 @@ from ...protocol.messages.share_group_describe import (
 from ..requests.access import requires_each
 from ..requests.authorized_operations import operations_of
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
-from .consumer_group_describe import UNSEEN_TOPICS, assignment_of, may_describe_all
+from .consumer_group_describe import UNSEEN_TOPICS, assignment_of, described, may_describe_all
 from .share_group_heartbeat import check_enabled
 
 if TYPE_CHECKING:
@@ -37,11 +38,10 @@ ASSIGNOR = "simple"
     ),
     many_names=True,
 )
-def share_group_describe(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse:
-    tells_operations = request.include_authorized_operations
-    return ShareGroupDescribeResponse(
-        groups=[_describe(group_id, tells_operations, context) for group_id in request.group_ids]
-    )
+def share_group_describe(
+    request: ShareGroupDescribeRequest, context: RequestContext
+) -> ShareGroupDescribeResponse | ChunkedResult[ShareGroupDescribeResponse]:
+    return run_in_chunks(described(request, context, _describe, ShareGroupDescribeResponse), context)
 
 
 def _describe(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedGroup:

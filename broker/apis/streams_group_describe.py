@@ -1,5 +1,10 @@
-"""StreamsGroupDescribe, API key 89, version 0: streams groups with their topology, members and tasks (KIP-1071).
+"""StreamsGroupDescribe, API key 89, versions 0 and 1: streams groups with their topology, members and tasks (KIP-1071).
 
+- 1 tells on request the graph that a member described the topology by (KIP-1331), and the assignor (KIP-1357). A graph takes up
+  to 1 MiB, so a group that is asked for twice has it in its first place alone.
+- The graph may name topics that the rest of the answer does not, those that only a sink writes. Where there is one that the
+  client may not describe, the graph is not told (ERROR): Kafka tells it. Names of topics that are not there are no secret: a
+  graph may have the names of internal topics without the application's id.
 - UNSUPPORTED_VERSION as for heartbeats. A group that does not exist, or is of another type, is GROUP_ID_NOT_FOUND.
 - The topology has the numbers of partitions that were decided; until the first heartbeat after a start, what the
   application said (0 where it left them to the broker).
@@ -7,8 +12,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Awaitable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -18,27 +25,39 @@ from ...protocol.messages.streams_group_describe import (
     DescribedStreamsGroup,
     DescribedSubtopology,
     DescribedTopology,
+    DescriptionStatus,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
-from ...protocol.messages.streams_group_heartbeat import KeyValue, TopicInfo
+from ...protocol.messages.streams_group_heartbeat import KeyValue, TaskOffset, TopicInfo
+from ...protocol.schema import EncodedStruct
+from ...storage.exceptions import KafkaStorageError
+from ..groups.streams.assignor import ASSIGNOR
+from ..groups.streams.descriptions import is_kept, topics_of
 from ..groups.streams.group import StreamsGroup, StreamsMember
-from ..groups.streams.tasks import NO_TASKS, Tasks, task_set
+from ..groups.streams.tasks import NO_OFFSETS, NO_TASKS, PackedOffsets, TaskOffsets, Tasks, task_set, unpacked_offsets
 from ..groups.streams.topology import InternalTopic
 from ..requests.access import requires_each
 from ..requests.authorized_operations import operations_of
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
-from .consumer_group_describe import may_describe_all
+from .consumer_group_describe import may_describe_all, units_of
 from .streams_group_heartbeat import check_streams_enabled, endpoint_of, task_ids
 
 if TYPE_CHECKING:
+    from ...protocol.messages.streams_group_topology_description_update import TopologyDescription
+    from ..metadata.topology_descriptions import TopologyDescriptions
     from ..requests.context import RequestContext
+
+log = logging.getLogger(__name__)
+
+UNSEEN_TOPICS = "the description of the topology names topics that you may not describe"
 
 
 @api(
     ApiKey.STREAMS_GROUP_DESCRIBE,
-    (0, 0),
+    (0, 1),
     StreamsGroupDescribeRequest,
     requires=(
         requires_each(AclOperation.DESCRIBE, ResourceType.GROUP),
@@ -48,9 +67,90 @@ if TYPE_CHECKING:
 )
 def streams_group_describe(
     request: StreamsGroupDescribeRequest, context: RequestContext
+) -> StreamsGroupDescribeResponse | Awaitable[StreamsGroupDescribeResponse]:
+    described = run_in_chunks(_steps(request, context), context)
+    return _with_descriptions(described, context) if request.include_topology_description else described
+
+
+def _steps(request: StreamsGroupDescribeRequest, context: RequestContext) -> Steps[StreamsGroupDescribeResponse]:
+    groups = []
+    for name in request.group_ids:
+        group = _one(name, request.include_authorized_operations, context)
+        groups.append(group)
+        yield units_of(group) + (0 if group.topology is None else 4 * len(group.topology.subtopologies or ()))
+    return StreamsGroupDescribeResponse(groups=groups)
+
+
+async def _with_descriptions(
+    groups: StreamsGroupDescribeResponse | ChunkedResult[StreamsGroupDescribeResponse], context: RequestContext
 ) -> StreamsGroupDescribeResponse:
-    tells_operations = request.include_authorized_operations
-    return StreamsGroupDescribeResponse(groups=[_one(name, tells_operations, context) for name in request.group_ids])
+    """The answer with the descriptions of those groups that can be told of at all, one read after the other."""
+    response = await groups if isinstance(groups, ChunkedResult) else groups
+    kept = context.services.groups.descriptions
+    finding = run_in_chunks(_with_one(response.groups, kept, context), context)
+    found = await finding if isinstance(finding, ChunkedResult) else finding
+    if kept is None or not kept.is_enabled:
+        return response
+    for described in found:
+        try:
+            description = await kept.read(described.group_id)
+        except KafkaStorageError as error:
+            log.warning("group %s: the description of its topology cannot be read: %s", described.group_id, error)
+            described.topology_description_status = DescriptionStatus.ERROR
+            continue
+        if description is None:  # removed meanwhile
+            continue
+        if await _may_see(description, context):
+            described.topology_description_status = DescriptionStatus.AVAILABLE
+            # As it is stored: a description of very many nodes costs a copy.
+            described.topology_description = cast("TopologyDescription", EncodedStruct(description))
+        else:
+            described.topology_description_status = DescriptionStatus.ERROR
+            described.error_message = UNSEEN_TOPICS
+    return response
+
+
+def _with_one(
+    groups: Iterable[DescribedStreamsGroup], kept: TopologyDescriptions | None, context: RequestContext
+) -> Steps[list[DescribedStreamsGroup]]:
+    """Groups that have a description; of one that is named twice the first place alone. What all others say of theirs is set."""
+    found: list[DescribedStreamsGroup] = []
+    seen: set[str] = set()
+    for described in groups:
+        yield 1
+        if described.error_code or described.group_id in seen:
+            continue
+        seen.add(described.group_id)
+        described.topology_description_status = DescriptionStatus.NOT_STORED
+        if kept is not None and kept.is_enabled and _is_kept(described, kept, context):
+            found.append(described)
+    return found
+
+
+def _is_kept(described: DescribedStreamsGroup, kept: TopologyDescriptions, context: RequestContext) -> bool:
+    group = context.services.groups.heartbeat_groups.read(described.group_id)
+    topology = described.topology
+    return isinstance(group, StreamsGroup) and topology is not None and is_kept(group, topology.epoch, kept)
+
+
+async def _may_see(description: bytes, context: RequestContext) -> bool:
+    """True if the client may describe every topic of the description that is there. The loop does not read it."""
+    services = context.services
+    if services.authorizer is None:
+        return True
+    names = await services.long_requests.aside(partial(topics_of, description))
+    checked = run_in_chunks(_may_describe(names, context), context)
+    return await checked if isinstance(checked, ChunkedResult) else checked
+
+
+def _may_describe(names: Iterable[str], context: RequestContext) -> Steps[bool]:
+    for name in names:
+        yield 1
+        if context.services.topics.get(name) is not None and not context.allows(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, name
+        ):
+            return False
+    return True
 
 
 def _one(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedStreamsGroup:
@@ -79,8 +179,12 @@ def _one(group_id: str, tells_operations: bool, context: RequestContext) -> Desc
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         topology=topology,
-        members=[_member(member, group.target.get(member_id, NO_TASKS)) for member_id, member in group.members.items()],
+        members=[
+            _member(member, group.target.get(member_id, NO_TASKS), group.task_offsets.get(member_id, NO_OFFSETS))
+            for member_id, member in group.members.items()
+        ],
         authorized_operations=operations_of(context, ResourceType.GROUP, group_id, tells_operations),
+        assignor_name=ASSIGNOR,
     )
 
 
@@ -125,7 +229,7 @@ def _topics(topics: Iterable[InternalTopic]) -> list[TopicInfo]:
     ]
 
 
-def _member(member: StreamsMember, target: Tasks) -> DescribedMember:
+def _member(member: StreamsMember, target: Tasks, offsets: TaskOffsets) -> DescribedMember:
     assigned = member.assigned
     return DescribedMember(
         member_id=member.member_id,
@@ -138,9 +242,18 @@ def _member(member: StreamsMember, target: Tasks) -> DescribedMember:
         process_id=member.process_id,
         user_endpoint=None if member.endpoint is None else endpoint_of(member.endpoint),
         client_tags=[KeyValue(key=key, value=value) for key, value in member.client_tags],
+        task_offsets=_task_offsets(offsets.reached),
+        task_end_offsets=_task_offsets(offsets.ends),
         assignment=_assignment(Tasks(task_set(assigned.active), assigned.standby, assigned.warmup)),
         target_assignment=_assignment(target),
     )
+
+
+def _task_offsets(offsets: PackedOffsets) -> list[TaskOffset]:
+    return [
+        TaskOffset(subtopology_id=name, partition=partition, offset=offset)
+        for name, partition, offset in unpacked_offsets(offsets)
+    ]
 
 
 def _assignment(tasks: Tasks) -> Assignment:

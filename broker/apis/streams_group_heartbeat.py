@@ -1,5 +1,8 @@
-"""StreamsGroupHeartbeat, API key 88, version 0: a thread of a Kafka Streams application is a member of its group (KIP-1071).
+"""StreamsGroupHeartbeat, API key 88, versions 0 and 1: a thread of a Kafka Streams application is a member of its group
+(KIP-1071).
 
+- 1 may ask the member to describe its topology (KIP-1331), and says the lag at which a copy of a task counts as caught up in 64
+  bits; clients of 0 get neither.
 - UNSUPPORTED_VERSION while `streams.version` is 0, or `group.coordinator.rebalance.protocols` leaves streams out.
 - Internal topics that the topology needs are made before the answer, so the first assignment need not wait for another
   heartbeat; Kafka makes them after it. Topics that can't be created are named in the status MISSING_INTERNAL_TOPICS.
@@ -38,7 +41,7 @@ _SHOWN_ERRORS = 3
 
 @api(
     ApiKey.STREAMS_GROUP_HEARTBEAT,
-    (0, 0),
+    (0, 1),
     StreamsGroupHeartbeatRequest,
     requires=(
         requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
@@ -53,8 +56,8 @@ def streams_group_heartbeat(
     heartbeat_groups = context.services.groups.heartbeat_groups
     try:
         check_streams_enabled(context.services)
-        read = read_heartbeat(request, context.client_id or "", context.client_host)
-        said = read.topology, read.client_tags, read.process_id
+        read = read_heartbeat(request, context.client_id or "", context.client_host, context.api_version)
+        said = read.topology, read.client_tags, read.process_id, read.task_offsets
         context.services.groups.check_room(request.group_id, request.member_id, said)
         if read.topology is not None:
             sinks = (name for each in read.topology.subtopologies for name in each.sink_topics)
@@ -129,6 +132,10 @@ def _run(
     heartbeat_groups = context.services.groups.heartbeat_groups
     machine = heartbeat_groups.machine(GroupType.STREAMS)
     try:
+        if read.instance_id is not None:
+            heartbeat_groups.run_at_once(
+                read.group_id, lambda group, _: machine.relabelled(group, read), kind=GroupType.STREAMS
+            )
         outcome = heartbeat_groups.run(
             read.group_id, lambda group, now_ms: machine.heartbeat(group, read, now_ms), kind=GroupType.STREAMS
         )
@@ -159,6 +166,9 @@ def _answer(answer: StreamsAnswer, failed: str) -> StreamsGroupHeartbeatResponse
             wire.Status(status_code=code, status_detail=_detail(code, text, failed)) for code, text in answer.statuses
         ],
         endpoint_information_epoch=answer.endpoint_epoch,
+        topology_description_required=answer.asks_for_description,
+        acceptable_recovery_lag=answer.acceptable_recovery_lag,
+        task_offset_interval_ms=answer.task_offset_interval_ms,
     )
     if answer.tasks is not None:
         response.active_tasks = task_ids(task_set(answer.tasks.active))

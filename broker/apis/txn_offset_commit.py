@@ -1,9 +1,11 @@
-"""TxnOffsetCommit, API key 28, versions 0 to 5: offsets of a group that count when the transaction is committed.
+"""TxnOffsetCommit, API key 28, versions 0 to 6: offsets of a group that count when the transaction is committed.
 
 - 2 has leader epochs, 3 says which member commits, so that one that is out is refused (KIP-447); 4 knows
   TRANSACTION_ABORTABLE, before it is INVALID_TXN_STATE.
 - The group's partition of `__consumer_offsets` must be in the transaction: up to 4 AddOffsetsToTxn has added it and it is
   verified here, from 5 on it is added here (KIP-890).
+- 6: topics by id, and what OffsetCommit says of a group that does not exist, GROUP_ID_NOT_FOUND, and of an outdated member
+  epoch, STALE_MEMBER_EPOCH: before, both are ILLEGAL_GENERATION (KIP-1319).
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from ...protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ..groups.offset_commits import CommitRequest, OffsetToCommit, TxnCommitRequest
-from ..groups.store.offsets import TopicPartition
 from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, run_in_chunks
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 from ..transactions.states import VERSION_2, Producer
+from .offset_commit import check_offsets
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
@@ -33,11 +36,12 @@ if TYPE_CHECKING:
 
 ABORTABLE_FROM = 4
 ADDS_PARTITIONS_FROM = 5
+BY_ID_FROM = 6
 
 
 @api(
     ApiKey.TXN_OFFSET_COMMIT,
-    (0, 5),
+    (0, 6),
     TxnOffsetCommitRequest,
     requires=(
         requires_field(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),
@@ -45,53 +49,27 @@ ADDS_PARTITIONS_FROM = 5
         requires_each(AclOperation.READ, ResourceType.TOPIC),
     ),
     many_names=True,
+    is_slow_change=True,
 )
 async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    services = context.services
-    codes: dict[TopicPartition, ErrorCode] = {}
-    offsets: list[OffsetToCommit] = []
-    for topic in request.topics:
-        may_read = context.allows(AclOperation.READ, ResourceType.TOPIC, topic.name)
-        for each in topic.partitions:
-            if not may_read:
-                codes[TopicPartition(topic.name, each.partition_index)] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                continue
-            partition = services.partitions.get(topic.name, each.partition_index)
-            if partition is None:
-                codes[TopicPartition(topic.name, each.partition_index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            topic_id = partition.log.topic_id
-            offsets.append(
-                OffsetToCommit(
-                    topic.name,
-                    each.partition_index,
-                    each.committed_offset,
-                    each.committed_leader_epoch,
-                    each.committed_metadata,
-                    None if topic_id is None else topic_id.bytes,
-                )
-            )
-    places = [TopicPartition(offset.topic, offset.partition) for offset in offsets]
+    version = context.api_version
+    checking = check_offsets(
+        request.topics,
+        version >= BY_ID_FROM,
+        context,
+        TxnOffsetCommitResponseTopic,
+        TxnOffsetCommitResponsePartition,
+    )
+    checked = run_in_chunks(checking, context)
+    topics, offsets, places = await checked if isinstance(checked, ChunkedResult) else checked
     if offsets:
         try:
-            codes.update(zip(places, await _commit(services, request, offsets, context.api_version), strict=True))
+            codes = await _commit(context.services, request, offsets, version)
         except Exception as error:
-            codes.update(dict.fromkeys(places, _code(error, context.api_version)))
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=codes[TopicPartition(topic.name, each.partition_index)],
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+            codes = [_code(error, version)] * len(places)
+        for place, code in zip(places, codes, strict=True):
+            place.error_code = code
+    return TxnOffsetCommitResponse(topics=topics)
 
 
 async def _commit(
@@ -108,7 +86,13 @@ async def _commit(
     elif services.config.transaction_partition_verification_enable:
         services.transactions.get().verify(request.transactional_id, producer, partition)
     commit = CommitRequest(
-        request.group_id, offsets, request.member_id, request.group_instance_id, request.generation_id
+        request.group_id,
+        offsets,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        unknown_group_error=ErrorCode.GROUP_ID_NOT_FOUND if version >= BY_ID_FROM else ErrorCode.ILLEGAL_GENERATION,
+        version=version,
     )
     outcome = services.groups.commit_in_transaction(TxnCommitRequest(commit, *producer))
     return outcome if isinstance(outcome, list) else await outcome

@@ -20,7 +20,7 @@ from ...protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from ..metadata.features import SUPPORTED
+from ..metadata.features import METADATA_VERSION, SUPPORTED
 from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
@@ -46,6 +46,7 @@ async def update_features(request: UpdateFeaturesRequest, context: RequestContex
     try:
         for update in request.feature_updates:
             _check(update, services.features, context.api_version)
+            _check_ranges(update, context)
         if not request.validate_only:
             await asyncio.gather(
                 *(
@@ -63,6 +64,22 @@ async def update_features(request: UpdateFeaturesRequest, context: RequestContex
     if context.api_version <= _LAST_WITH_RESULTS:
         response.results = [UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates]
     return response
+
+
+def _check_ranges(update: FeatureUpdateKey, context: RequestContext) -> None:
+    """Refuse a level at which Kafka would not know rules that there are: they would let in whom they keep out."""
+    from ..security.acl.authorizer import AclAuthorizer
+    from ..security.acl.rules import ADDRESS_RANGES_LEVEL, is_range
+
+    authorizer = context.services.authorizer
+    if update.feature != METADATA_VERSION or update.max_version_level >= ADDRESS_RANGES_LEVEL:
+        return
+    if isinstance(authorizer, AclAuthorizer) and any(is_range(rule.host) for rule in authorizer.rules):
+        raise ProtocolError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Cannot downgrade {METADATA_VERSION} below {ADDRESS_RANGES_LEVEL} while CIDR-based ACL host patterns exist. "
+            "Remove all CIDR ACLs first.",
+        )
 
 
 def _check(update: FeatureUpdateKey, features: Features, version: int) -> None:

@@ -7,10 +7,11 @@ JSON.
        "segments": [{"baseOffset", "endOffset", "size", "live", "section",
                      "reason", "action", "setting", "value", "untilMs", "event",
                      "reasons": [{"action", "reason", "setting", "value", "untilMs", "event", "facts"}]}],
-       "segmentsOmitted": 0}]}
+       "segmentsOmitted": 0, "scrub": {…}, "damage": [{…}], "damageOmitted": 0}]}
 
 A segment's own reason is the first of its `reasons`. Times are milliseconds since 1970; null where only an event helps.
 `live` is a number of offsets; it and `ledger` (see `ledger_facts.py`) are null where records are still to be counted.
+`scrub` and `damage` are the scrubber's, see `scrub_facts.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ...storage.exceptions import DeletionPolicyError
 from ...storage.ledger.ledger import SegmentExtent
 from ...storage.retention.plan import PolicyFailure
 from .ledger_facts import describe_ledger
+from .scrub_facts import NOT_SCRUBBED, ScrubFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +41,8 @@ Owners: TypeAlias = "Mapping[int, TransactionOwner]"
 
 MAX_SEGMENTS = 2000
 """In one answer, all partitions together; of what is left out the number is told. The active one is always there."""
+MAX_DAMAGE = 200
+"""In one answer, all partitions together; of what is left out the number is told."""
 
 
 def situation_of(
@@ -85,8 +89,10 @@ def why_partition(
     is_cleaner_enabled: bool,
     owners: Owners | None = None,
     limit: int = MAX_SEGMENTS,
+    scrub: ScrubFacts = NOT_SCRUBBED,
+    max_damage: int = MAX_DAMAGE,
 ) -> dict[str, Any]:
-    """One partition's part of the answer, with at most `limit` segments. As `situation_of`."""
+    """One partition's part of the answer, with at most `limit` segments and `max_damage` damaged things. As `situation_of`."""
     log.local.open_ledger()
     views = steady_views(log)
     situation = situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners)
@@ -117,6 +123,7 @@ def why_partition(
         "holes": [{"firstOffset": hole.first_offset, "lastOffset": hole.last_offset} for hole in log.holes],
         "segments": [_segment(segment, ledger) for segment in shown],
         "segmentsOmitted": len(reasons) - len(shown),
+        **scrub.describe(log, max_damage),
     }
 
 
@@ -129,15 +136,18 @@ def why_topic(
     cleaner_backoff_ms: int,
     retention_check_ms: int,
     owners: Owners | None = None,
+    scrub: ScrubFacts = NOT_SCRUBBED,
 ) -> dict[str, Any]:
     """The whole answer for these partitions of a topic. As `situation_of`."""
     partitions = []
-    left = MAX_SEGMENTS
+    left, damage_left = MAX_SEGMENTS, MAX_DAMAGE
     for log in logs:
         explained = why_partition(
-            log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners, limit=max(1, left)
-        )
+            log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners, limit=max(1, left), scrub=scrub,
+            max_damage=damage_left,
+        )  # fmt: skip
         left -= len(explained["segments"])
+        damage_left -= len(explained["damage"])
         partitions.append(explained)
     return {
         "topic": topic,

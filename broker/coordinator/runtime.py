@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-#: Time after which a partition is read again that the disk, or a lack of descriptors, has kept from being read.
+#: Time after which a partition is read again that the disk, or a lack of descriptors or memory, has kept from being read.
 RELOAD_MS = 30_000
 #: Runs a function in a pool thread.
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -162,6 +162,11 @@ class CoordinatorRuntime(Generic[ShardT]):
         return all(shard.loaded for shard in self._shards)
 
     @property
+    def loading_count(self) -> int:
+        """Number of partitions that are neither loaded nor impossible to load: they are being read, or will be."""
+        return sum(not shard.loaded and shard.index not in self.failed for shard in self._shards)
+
+    @property
     def unloaded(self) -> dict[str, str]:
         """Partitions that cannot be loaded, by name, and why. Any thread."""
         return {f"{self.topic}-{index}": why for index, why in self.failed.items()}
@@ -196,8 +201,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         `replay` is called in a pool thread with the name of the partition and its batches; `loaded` in the loop thread, with
         what that returned, in the turn in which the shard begins to serve. Neither is called for an empty partition. Where
         one of them fails, that is logged, and as in Kafka nobody is served from that partition until the next start: its
-        clients would go on from a state that is wrong. One that the disk would not give is read again every `RELOAD_MS`: Kafka's
-        leadership would move, and this daemon is the only one."""
+        clients would go on from a state that is wrong. One that the disk would not give, or that there was no memory for, is
+        read again every `RELOAD_MS`: Kafka's leadership would move, and this daemon is the only one."""
         await self._load_shards(list(self._shards), replay, loaded)
 
     async def _load_shards(
@@ -222,12 +227,13 @@ class CoordinatorRuntime(Generic[ShardT]):
                 is_serving = True
                 loaded(shard, found)
             except Exception as error:
-                if self.failed.get(shard.index) != str(error):  # once, not with each time that it is read again
-                    log.error("%s cannot be loaded: %s", name, error, exc_info=not says_what_is_wrong(error))
-                self.failed = {**self.failed, shard.index: str(error)}
+                why = str(error) or type(error).__name__  # a MemoryError has no text
+                if self.failed.get(shard.index) != why:  # once, not with each time that it is read again
+                    log.error("%s cannot be loaded: %s", name, why, exc_info=not says_what_is_wrong(error))
+                self.failed = {**self.failed, shard.index: why}
                 if is_serving:
                     self._shards[shard.index] = self._new_shard(shard.index)  # nothing of what was taken over by half
-                elif isinstance(error, OSError | KafkaStorageError):
+                elif isinstance(error, OSError | KafkaStorageError | MemoryError):
                     again.append(shard)
         if again and not self.closed:
             self._reload = self._timer.call_later(RELOAD_MS, lambda: self._load_again(again, replay, loaded))
@@ -327,7 +333,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         Partitions that cannot be loaded are left out of such lists, as in Kafka."""
         if self.closed:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not all(shard.loaded or shard.index in self.failed for shard in self._shards):
+        if self.loading_count:
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def append(
@@ -359,6 +365,11 @@ class Coordinator(Generic[ShardT]):
     @property
     def is_loaded(self) -> bool:
         return self._runtime.is_loaded
+
+    @property
+    def loading_count(self) -> int:
+        """Number of partitions of the topic that are neither loaded nor impossible to load."""
+        return self._runtime.loading_count
 
     @property
     def unloaded(self) -> dict[str, str]:

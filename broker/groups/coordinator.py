@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ...storage.exceptions import KafkaStorageError
 from ..coordinator.internal_topic import CoordinatorLog
 from ..coordinator.runtime import Coordinator, CoordinatorRuntime, RunBlocking
 from ..metadata.store import GROUP
@@ -45,9 +46,11 @@ if TYPE_CHECKING:
     from ...storage.clock import Time
     from ..coordinator.parts import CoordinatorParts
     from ..metadata.resource_config import ResourceConfigs
+    from ..metadata.topology_descriptions import TopologyDescriptions
     from ..runtime.timer import Timer
     from .heartbeat.machine import Environment
     from .heartbeat.runtime import HeartbeatGroups
+    from .streams.description_push import DescriptionPush
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +78,13 @@ class GroupCoordinator(Coordinator[Shard]):
         "_heartbeat_groups",
         "_loop",
         "_membership",
+        "_pushes",
         "_room",
         "_run_blocking",
         "_shards",
         "_time",
         "_timer",
+        "descriptions",
     )  # fmt: skip
 
     def __init__(
@@ -92,8 +97,11 @@ class GroupCoordinator(Coordinator[Shard]):
         run_blocking: RunBlocking,
         environment: Callable[[], Environment],
         new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+        descriptions: TopologyDescriptions | None = None,
     ) -> None:
-        """`environment` makes what heartbeat groups look at; it is called when there is one."""
+        """`environment` makes what heartbeat groups look at; it is called when there is one. `descriptions` of the topologies of
+        streams groups.
+        """
         self._loop = loop
         self._time = time
         self._timer = timer
@@ -115,9 +123,15 @@ class GroupCoordinator(Coordinator[Shard]):
             config.offsets_retention_minutes * 60_000,
         )
         self._runtime.every(config.offsets_retention_check_interval_ms, self._commits.expire)
+        self.descriptions = descriptions
+        self._pushes: set[asyncio.Task[None]] = set()
+        if descriptions is not None:
+            self._runtime.every(config.offsets_retention_check_interval_ms, self._forget_descriptions)
 
     @classmethod
-    def of(cls, parts: CoordinatorParts, resources: ResourceConfigs) -> GroupCoordinator:
+    def of(
+        cls, parts: CoordinatorParts, resources: ResourceConfigs, descriptions: TopologyDescriptions
+    ) -> GroupCoordinator:
         """The coordinator of a whole broker. Offsets of topics that are deleted are forgotten."""
 
         def environment() -> Environment:
@@ -125,7 +139,7 @@ class GroupCoordinator(Coordinator[Shard]):
             from .heartbeat.topic_image import RegistryImage
 
             settings = GroupSettings(lambda: parts.config, lambda group_id: resources.own(GROUP, group_id))
-            return Environment(RegistryImage(parts.topics, parts.time), settings, random_id)
+            return Environment(RegistryImage(parts.topics, parts.time), settings, random_id, descriptions)
 
         coordinator = cls(
             parts.log_of(GROUP_METADATA_TOPIC),
@@ -135,6 +149,7 @@ class GroupCoordinator(Coordinator[Shard]):
             parts.loop,
             parts.run_blocking,
             environment,
+            descriptions=descriptions,
         )
         parts.topics.on_deleted.append(lambda topic: coordinator.topics_deleted([topic]))
         return coordinator
@@ -181,6 +196,8 @@ class GroupCoordinator(Coordinator[Shard]):
         """Answers everybody who waits with NOT_COORDINATOR, then takes no requests."""
         if self._runtime.closed:
             return
+        for push in list(self._pushes):
+            push.cancel()
         if self._heartbeat_groups is not None:
             self._heartbeat_groups.close()
         for shard in self._runtime:
@@ -404,8 +421,70 @@ class GroupCoordinator(Coordinator[Shard]):
         return DescribedGroup(group_id, str(DEAD), "", error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
 
     def delete_group(self, group_id: str) -> ErrorCode | Awaitable[ErrorCode]:
-        """NONE, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or why nothing can be done now."""
+        """NONE, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, GROUP_DELETION_FAILED where what belongs to the group could not be removed,
+        or why nothing can be done now.
+        """
+        if self.descriptions is not None and group_id in self.descriptions:
+            return self._delete_described(group_id, self.descriptions)
         return self._commits.delete_group(group_id)
+
+    # -- descriptions of topologies
+
+    async def keep_description(self, push: DescriptionPush) -> None:
+        """Store a topology's description, to the end even where the client that waits goes. Errors as `description_push.keep`."""
+        from .streams.description_push import keep
+
+        assert self.descriptions is not None
+        await self._to_the_end(keep(self.heartbeat_groups, self.descriptions, push))
+
+    async def _delete_described(self, group_id: str, descriptions: TopologyDescriptions) -> ErrorCode:
+        """Delete a group whose topology is described: the description first, so that none is left behind."""
+        from .streams.description_push import remove
+
+        try:
+            group = self._shards.find(group_id).groups.get(group_id)
+            if group is not None and (code := group.may_delete()) is not ErrorCode.NONE:
+                return code
+            await self._to_the_end(remove(self.heartbeat_groups, descriptions, group_id))
+        except ProtocolError as error:
+            return error.code
+        except KafkaStorageError as error:
+            log.error("group %s is not deleted: the description of its topology stays: %s", group_id, error)
+            return ErrorCode.GROUP_DELETION_FAILED
+        outcome = self._commits.delete_group(group_id)
+        return outcome if isinstance(outcome, ErrorCode) else await outcome
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._pushes.add(task)
+        task.add_done_callback(self._push_done)
+        await asyncio.shield(task)
+
+    def _push_done(self, task: asyncio.Task[None]) -> None:
+        self._pushes.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to whoever waits, if anybody still does
+
+    def _forget_descriptions(self) -> None:
+        """Remove the descriptions of groups that are gone, or are of another type by now."""
+        descriptions = self.descriptions
+        if descriptions is None or not len(descriptions) or not self.is_open:
+            return
+        gone = [group_id for group_id in descriptions.groups() if self._is_without_topology(group_id)]
+        if gone:
+            task = self._loop.create_task(descriptions.forget(gone))
+            self._pushes.add(task)
+            task.add_done_callback(self._forgotten)
+
+    def _is_without_topology(self, group_id: str) -> bool:
+        shard = self._runtime.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        return shard.loaded and (group is None or group.group_type is not GroupType.STREAMS)
+
+    def _forgotten(self, task: asyncio.Task[None]) -> None:
+        self._pushes.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("descriptions of the topologies of groups that are gone remain for now: %s", error)
 
     def shards(self) -> Sequence[Shard]:
         """The shards as they are now; for tests, which only read them."""

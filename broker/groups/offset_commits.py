@@ -58,7 +58,7 @@ class CommitRequest:
     """Sent by clients of before 2018 (versions 2 to 4); the offset expires that long from now, whatever else is set."""
     unknown_group_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
     version: int = 9
-    """Version of OffsetCommit: members of heartbeat groups need 9."""
+    """Version of OffsetCommit, where members of heartbeat groups need 9, or of TxnOffsetCommit."""
 
     def committer(self, *, transactional: bool = False) -> Committer:
         return Committer(self.member_id, self.group_instance_id, self.generation, transactional, self.version)
@@ -194,7 +194,7 @@ class GroupCommits:
         group = shard.groups.get(commit.group_id)
         if group is None:
             if commit.generation >= 0:
-                raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+                raise ProtocolError(commit.unknown_group_error)
         else:
             error = group.may_commit(commit.committer(transactional=True), commit.partitions())
             if error is not ErrorCode.NONE:

@@ -22,6 +22,7 @@ from ...cleaner.explain import TransactionOwner
 from ...protocol.errors import ProtocolError
 from ...storage.exceptions import StorageError
 from ..cleaning.requests import TooManyRequestsError
+from ..cleaning.scrub_facts import ScrubFacts
 from ..cleaning.why import why_topic
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class HttpApi:
             cleaner_backoff_ms=services.config.log_cleaner_backoff_ms,
             retention_check_ms=services.config.log_retention_check_interval_ms,
             owners=self._owners(logs),
+            scrub=ScrubFacts(services.scrubber.statuses()),
         )
         return JsonAnswer("200 OK", content)
 

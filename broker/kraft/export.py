@@ -2,7 +2,7 @@
 
 A snapshot is enough: Kafka's controller loads it, elects itself and goes on behind it. Contents:
 
-- the levels of features: those Kafka had here before, else Kafka 4.3's own for a new cluster;
+- the levels of features: those Kafka had here before, else those that Kafka 4.3 gives a new cluster, which 4.4 takes as well;
 - the broker as registered and gone again, with an epoch that the marks of a clean stop name too: so Kafka takes its
   next registration for that of the same broker after a clean stop, or it would take away its replicas' right to lead;
 - each topic with its id and partitions. A partition has this node as its only replica, in the data directory where it
@@ -27,6 +27,7 @@ from uuid import UUID
 
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.metadata_records import (
+    AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -59,9 +60,11 @@ from ...storage.log.partition_metadata import read_partition_metadata
 from ...storage.manager.data_directory import DataDirectory
 from ...storage.manager.meta_properties import META_PROPERTIES_FILE
 from ...storage.segment.names import DirectoryState
+from ..metadata.features import METADATA_VERSION, oldest_kafka
 from ..metadata.store import ACL, CLIENT_METRICS, FILE_NAME, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata
 from ..metadata.topic_repairs import NO_ID, FoundLog, plan_repairs
 from ..quotas.manager import parse_entity
+from ..security.acl.rules import ADDRESS_RANGES_LEVEL, is_range
 from .image import MetadataImage
 from .import_ import for_kafka, read_with_controls
 from .security import is_ours, security_records
@@ -72,14 +75,15 @@ if TYPE_CHECKING:
     from ...storage.io.filesystem import FileSystem
 
 KAFKA_FEATURES = {
-    "metadata.version": 30,
+    METADATA_VERSION: 30,
     "eligible.leader.replicas.version": 1,
     "group.version": 1,
     "share.version": 1,
     "streams.version": 1,
     "transaction.version": 2,
 }
-"""Features that Kafka 4.3's `kafka-storage format` gives a new cluster."""
+"""Features that Kafka 4.3's `kafka-storage format` gives a new cluster. Kafka 4.4 starts with them, and raises those that
+`kafka-features.sh upgrade` names; with 4.4's own (metadata.version 33) Kafka 4.3 would not start."""
 
 ELR_FEATURE = "eligible.leader.replicas.version"
 _REGISTER_VERSION = 3
@@ -88,7 +92,7 @@ CONTROLLER_LISTENER = "CONTROLLER"
 
 
 class ExportReport(NamedTuple):
-    """Result of an export. `left_out`: (topic, setting) that Kafka does not have."""
+    """Result of an export. `left_out`: (topic, setting) that Kafka does not have. `kafka`: the oldest release that opens it."""
 
     snapshot: str
     cluster_id: str
@@ -98,6 +102,7 @@ class ExportReport(NamedTuple):
     settings: int
     next_producer_id: int
     metadata_version: int
+    kafka: str
     users: int
     rules: int
     carried: int
@@ -201,7 +206,9 @@ def _export(
     if world.controller is not None:
         quorum = _quorum_of_one(node_id, world.directory_ids[0], *world.controller)
     left_out: list[tuple[str, str]] = []
-    features = dict(stored.features) or KAFKA_FEATURES
+    features = dict(stored.features)
+    if METADATA_VERSION not in features:  # Kafka was never here: only what somebody changed since is stored
+        features = {**KAFKA_FEATURES, **features}
     broker = RegisterBrokerRecord(
         broker_id=node_id,
         incarnation_id=incarnation.bytes,
@@ -215,6 +222,7 @@ def _export(
         raise DataDirectoryError(
             store.path, str(error), "set that user's password again, or put a copy of the file in its place"
         ) from None
+    _check_ranges(records, features[METADATA_VERSION], store.path)
     path = files.path if files is not None else f"{paths[0]}/{METADATA_LOG_DIRECTORY}"
     # Behind everything Kafka has, and in a newer epoch: so Kafka takes it for newer than its log.
     snapshot = SnapshotId(end_offset + len(records), epoch + 1)
@@ -242,13 +250,26 @@ def _export(
         sum(isinstance(record, PartitionRecord) for record in records),
         sum(isinstance(record, ConfigRecord) for record in records),
         stored.next_producer_id,
-        features["metadata.version"],
+        features[METADATA_VERSION],
+        oldest_kafka(features),
         len(stored.resources.get(SCRAM, {})),
         len(stored.resources.get(ACL, {})),
         sum(1 for _ in _carried(before)),
         tuple(left_out),
     )
     return report, broker.broker_epoch
+
+
+def _check_ranges(records: Sequence[MetadataRecord], level: int, path: str) -> None:
+    """Refuse rules that Kafka would not take for what they are at this level of metadata.version."""
+    ranges = sum(isinstance(record, AccessControlEntryRecord) and is_range(record.host) for record in records)
+    if ranges and level < ADDRESS_RANGES_LEVEL:
+        raise DataDirectoryError(
+            path,
+            f"{ranges} access rules are for ranges of addresses, which Apache Kafka does not know at metadata.version {level}: "
+            "it would let in whom they keep out",
+            "delete them, or start tidelog and raise the level (kafka-features.sh upgrade --metadata 4.4-IV1)",
+        )
 
 
 def _at(stored: StoredMetadata, position: str) -> StoredMetadata:
@@ -314,7 +335,7 @@ def _records(
     # As Kafka leaves a partition whose last replica stopped: with the feature (KIP-966), not in sync but eligible.
     eligible = replicas if features.get(ELR_FEATURE) else None
     # metadata.version comes first: it says how to read the rest.
-    for name in sorted(features, key=lambda name: (name != "metadata.version", name)):
+    for name in sorted(features, key=lambda name: (name != METADATA_VERSION, name)):
         yield FeatureLevelRecord(name=name, feature_level=features[name])
     yield broker
     for topic in stored.topics:

@@ -74,7 +74,7 @@ class MetadataImage:
         next_producer_id: ids below it were given out.
         carried: records that are kept whole, by what they are about.
         records: how many there were.
-        unknown: type → how many of a type that Kafka 4.3 does not have; they were passed over.
+        unknown: type → how many of a type that Kafka 4.4 does not have; they were passed over.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ from ...storage.exceptions import DataDirectoryError
 from ...storage.inspect.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_directory_name
 from ..metadata.creation_limits import NOBODYS
-from ..metadata.features import SUPPORTED
+from ..metadata.features import NEWEST_KAFKA, SUPPORTED
 from ..metadata.store import ACL, CLIENT_METRICS, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata, TopicRecord
 from ..metadata.topics import KEEP_EVERYTHING
 from ..quotas.manager import entity_name
@@ -76,12 +76,36 @@ def import_metadata(
         image.records,
         image.unknown.total(),
     )
+    _tell_what_is_unknown(image, files.path)
     elsewhere = sum(
         node_id not in partition.replicas for topic in image.topics.values() for partition in topic.partitions.values()
     )
     if elsewhere:
         log.warning("%d partitions had no replica on node %d: they are empty here", elsewhere, node_id)
     return merged
+
+
+def _tell_what_is_unknown(image: MetadataImage, path: str) -> None:
+    """Log one line about records that were passed over, and one about levels of features that are not known here."""
+    if image.unknown:
+        log.warning(
+            "%s: Apache Kafka wrote records of types that are not known here (%s): they were passed over, and export-kraft "
+            "would leave them out; a newer tidelog may know them",
+            path,
+            ", ".join(f"type {kind}: {count}" for kind, count in sorted(image.unknown.items())),
+        )
+    newer = [
+        f"{name} {level} (known: {SUPPORTED[name].highest})"
+        for name, level in sorted(image.features.items())
+        if name in SUPPORTED and level > SUPPORTED[name].highest
+    ]
+    if newer:
+        log.warning(
+            "%s: Apache Kafka has features at levels that are not known here: %s; clients are told the known ones, "
+            "export-kraft hands on Kafka's",
+            path,
+            ", ".join(newer),
+        )
 
 
 def read_image(file_system: FileSystem, files: MetadataLogFiles) -> MetadataImage:
@@ -100,7 +124,7 @@ def read_with_controls(file_system: FileSystem, files: MetadataLogFiles) -> tupl
         raise DataDirectoryError(
             files.path,
             f"Apache Kafka's metadata can't be understood (record {image.records}): {error}",
-            "if a newer Kafka than 4.3 wrote it, a newer tidelog may read it",
+            f"if a newer Kafka than {NEWEST_KAFKA} wrote it, a newer tidelog may read it",
         ) from error
     if reader.cut_bytes:
         log.warning("%s: the last %d bytes are no whole batch and are left out", files.path, reader.cut_bytes)

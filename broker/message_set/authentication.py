@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from ...protocol.errors import ErrorCode, MalformedRequest
+from ...protocol.message_set.kafka07 import recognise
 from ...protocol.message_set.wire import (
     AUTHENTICATE_VERSION,
     TYPE_SIZE,
@@ -24,6 +25,7 @@ from ...protocol.message_set.wire import (
     parse_authenticate,
     refusal_answer,
 )
+from ..network.kafka07 import refusal
 from ..network.sasl_gate import check_size
 from ..runtime.exceptions import ConnectionAborted
 from ..security.principal import user
@@ -63,13 +65,17 @@ class MessageSetGate:
 
     __slots__ = ("_security", "dispatcher")
 
+    #: As `Dispatches.quick`.
+    quick = None
+
     def __init__(self, dispatcher: Dispatches, security: ListenerSecurity) -> None:
         """`dispatcher` gets the connections whose clients are known."""
         self.dispatcher = dispatcher
         self._security = security
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Reply:
-        """Dispatch as `Dispatches.dispatch`. Raises ConnectionAborted for a request that is too large before authentication."""
+        """Dispatch as `Dispatches.dispatch`. Raises ConnectionAborted for a request that is too large before
+        authentication, and for a set of Kafka 0.7."""
         session = cast("Session | None", connection.authentication)
         if session is None:
             session = Session()
@@ -80,6 +86,9 @@ class MessageSetGate:
         check_size(end - start, self._security.max_receive_bytes)
         kind = _read_type(buffer, start)[0] if end - start >= TYPE_SIZE else -1
         if kind != RequestType.AUTHENTICATE:
+            request = recognise(buffer, start, end)
+            if request is not None and request.is_produce:
+                raise refusal(request.kind, request.topic, connection)
             name = RequestType(kind).name if 0 <= kind < len(RequestType) else f"type {kind}"
             when = "after the session's end (connections.max.reauth.ms)" if session.expired else "before AUTHENTICATE"
             return self._refuse(connection, kind, ErrorCode.ILLEGAL_SASL_STATE, f"{name} came {when}")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, MalformedRequest, ProtocolError
+from ...protocol.message_set.kafka07 import is_message_set
 from ...protocol.message_set.wire import (
     TYPE_SIZE,
     FetchBody,
@@ -33,6 +34,7 @@ from ...protocol.message_set.wire import (
     parse_produce,
     refusal_answer,
 )
+from ..network.kafka07 import refusal
 from ..network.outbound import total_size
 from ..requests.context import RequestContext
 from ..requests.counters import BITS
@@ -76,6 +78,9 @@ class MessageSetListener:
 
     __slots__ = ("_appends", "_fetches", "_next_line", "_services", "_unsaid", "errors", "latencies", "nanoseconds")
 
+    #: As `Dispatches.quick`.
+    quick = None
+
     def __init__(self, services: Services) -> None:
         self._services = services
         self._next_line = 0.0
@@ -94,7 +99,8 @@ class MessageSetListener:
     def dispatch(
         self, buffer: bytearray, start: int, end: int, connection: Connection
     ) -> SetAnswer | Awaitable[SetAnswer]:
-        """Dispatch as `Dispatches.dispatch`. Every request is answered."""
+        """Dispatch as `Dispatches.dispatch`. Every request is answered; for a set of Kafka 0.7 ConnectionAborted is raised, with
+        the answer."""
         kind = _TYPE.unpack_from(buffer, start)[0] if end - start >= TYPE_SIZE else -1
         quotas = self._services.quotas
         if quotas.active:
@@ -132,6 +138,7 @@ class MessageSetListener:
                 return self._fetches.fetch(fetch, self._denied(ApiKey.FETCH, connection, [fetch]), connection.client)
             if kind == RequestType.PRODUCE:
                 produce = parse_produce(buffer, position, end)
+                _refuse_kafka07(kind, buffer, produce, connection)
                 denied = self._denied(ApiKey.PRODUCE, connection, [produce])
                 return self._appends.produce(buffer, produce, denied, connection.client)
             if kind == RequestType.MULTIFETCH:
@@ -140,6 +147,8 @@ class MessageSetListener:
                 return self._fetches.multi_fetch(fetches, denied, connection.client)
             if kind == RequestType.MULTIPRODUCE:
                 produces = parse_multi_produce(buffer, position, end, MAX_PRODUCES)
+                if produces:
+                    _refuse_kafka07(kind, buffer, produces[0], connection)
                 denied = self._denied(ApiKey.PRODUCE, connection, produces)
                 return self._appends.multi_produce(buffer, produces, denied, connection.client)
             if kind == RequestType.OFFSETS:
@@ -193,6 +202,15 @@ class MessageSetListener:
             self.errors["offsets", code] += 1
             return offsets_answer(code, [])
         return offsets_answer(ErrorCode.NONE, found)
+
+
+def _refuse_kafka07(kind: int, buffer: bytearray, body: ProduceBody, connection: Connection) -> None:
+    """Raise ConnectionAborted for a set of Kafka 0.7. Its client reads no answer and would send on and on; who reads it, writes a
+    client of this protocol with the messages of that one.
+    """
+    if is_message_set(buffer, body.start, body.end):
+        answer = refusal_answer(kind, ErrorCode.INVALID_RECORD)
+        raise refusal(RequestType(kind), body.topic, connection, answer=answer)
 
 
 class _Meter:

@@ -31,14 +31,43 @@ class Feature(NamedTuple):
     default: int
 
 
-#: Levels are Kafka 4.3's; a feature whose protocol is not there yet is supported and finalised at 0.
+METADATA_RELEASES = {
+    7: "3.3",
+    8: "3.4",
+    9: "3.5",
+    12: "3.6",
+    15: "3.7",
+    20: "3.8",
+    21: "3.9",
+    22: "4.0",
+    26: "4.1",
+    28: "4.2",
+    30: "4.3",
+    31: "4.4",
+}
+"""First level of metadata.version of each release of Apache Kafka → the release."""
+NEWEST_KAFKA = "4.4"
+"""The newest release of Apache Kafka whose metadata is known here."""
+
+#: Levels are Kafka 4.4's, but for its share.version 2 (queues of what no consumer could process, KIP-1191), which is not there
+#: yet. The default of metadata.version is 4.3's: so Kafka 4.3 opens our directories too, and 4.4 raises it when it is told to.
 SUPPORTED = {
-    METADATA_VERSION: Feature(7, 30, 30),
+    METADATA_VERSION: Feature(7, 33, 30),
     GROUP_VERSION: Feature(0, 1, 1),
     SHARE_VERSION: Feature(0, 1, 1),
     STREAMS_VERSION: Feature(0, 1, 1),
     TRANSACTION_VERSION: Feature(0, 2, 2),
 }
+
+
+def oldest_kafka(levels: Mapping[str, int]) -> str:
+    """The oldest release of Apache Kafka that knows these levels, as `4.3`; or `newer than 4.4`, as far as is known here."""
+    level = levels.get(METADATA_VERSION, 0)
+    if level > SUPPORTED[METADATA_VERSION].highest:
+        return f"newer than {NEWEST_KAFKA}"
+    if levels.get(SHARE_VERSION, 0) > 1:
+        return "4.4"
+    return max((first, release) for first, release in METADATA_RELEASES.items() if first <= max(level, 7))[1]
 
 
 class Features:

@@ -75,17 +75,21 @@ class ResourceConfigs:
         """Settings after `change`. Raises `ProtocolError`."""
         if not resource:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"settings of a {kind} need its name")
-        settings = dict(change(self.own(kind, resource)))
+        own = self.own(kind, resource)
+        settings = dict(change(own))
         table = TABLES[kind]
-        for name in settings:
+        # What Apache Kafka set in this directory, and is not known or can't be done here, stays.
+        changed = {name: text for name, text in settings.items() if own.get(name) != text}
+        for name in changed:
             if name not in table:
                 raise ProtocolError(
                     ErrorCode.INVALID_CONFIG, f"unknown {kind} setting {name}; there are {', '.join(sorted(table))}"
                 )
-        _, problems = validate(settings, table)
+        known = {name: text for name, text in settings.items() if name in table}
+        _, problems = validate(changed, table)
         if problems:
             raise ProtocolError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
-        if kind == GROUP and (problems := group_problems(settings, self._config())):
+        if kind == GROUP and (problems := group_problems(known, self._config())):
             raise ProtocolError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
         if kind == CLIENT_METRICS:
             parse_match(settings.get("match", ""))

@@ -18,6 +18,7 @@ therefore an error that says so, and never replaced silently: retention might de
     resource_configs  kind ('quota', 'group', 'client-metrics', 'scram', 'acl'), resource, name, value: what else can be set;
                       of the kind 'secret' what this daemon made up once for itself, which `read` and `replace` leave alone
     kraft           at most one row: position, that of Kafka's metadata log when it was last read or written
+    topology_descriptions  group, epoch of its topology, description: the bytes of a `TopologyDescription` of the protocol
     PRAGMA user_version is the schema's version, application_id says that the file is ours. Its mode is 0600.
 """
 
@@ -27,10 +28,10 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from ...storage.exceptions import DataDirectoryError, KafkaStorageError
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FILE_NAME = "metadata.db"
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 APPLICATION_ID = 0x7469646C  # "tidl"
 
 _SMALLEST_PAGE = 512
@@ -97,14 +98,23 @@ CREATE TABLE topic_makers (
     PRIMARY KEY (topic, principal)
 ) WITHOUT ROWID;
 """
+# Since version 5.
+_DESCRIPTIONS_SCHEMA = """
+CREATE TABLE topology_descriptions (
+    group_id TEXT PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    description BLOB NOT NULL
+);
+"""
 _LATER_SCHEMAS = {
-    1: _KRAFT_SCHEMA + _RESOURCES_SCHEMA + _MAKERS_SCHEMA,
-    2: _RESOURCES_SCHEMA + _MAKERS_SCHEMA,
-    3: _MAKERS_SCHEMA,
+    1: _KRAFT_SCHEMA + _RESOURCES_SCHEMA + _MAKERS_SCHEMA + _DESCRIPTIONS_SCHEMA,
+    2: _RESOURCES_SCHEMA + _MAKERS_SCHEMA + _DESCRIPTIONS_SCHEMA,
+    3: _MAKERS_SCHEMA + _DESCRIPTIONS_SCHEMA,
+    4: _DESCRIPTIONS_SCHEMA,
 }
 """Schema statements that a file of an older version lacks."""
 _TABLES = (
-    "topic_configs", "topic_makers", "topics", "broker_configs", "features", "kraft", "producer_ids",
+    "topic_configs", "topic_makers", "topics", "broker_configs", "features", "kraft", "producer_ids", "topology_descriptions",
 )  # fmt: skip
 
 QUOTA, GROUP, CLIENT_METRICS, SCRAM, ACL = "quota", "group", "client-metrics", "scram", "acl"
@@ -126,6 +136,13 @@ class TopicRecord:
     makers: Makers = NOBODYS
 
 
+class StoredDescription(NamedTuple):
+    """What is known of a topology description that is stored: its topology's epoch, and its bytes' number."""
+
+    epoch: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class StoredMetadata:
     """Contents of the file.
@@ -138,6 +155,7 @@ class StoredMetadata:
         resources: kind → resource → name → value.
         kraft_position: `MetadataLogFiles.position` of Kafka's metadata log that this was taken from, or that was
             written from this; '' for neither.
+        descriptions: group → its topology's description. Written by `set_topology_description` alone: `replace` forgets all.
     """
 
     topics: tuple[TopicRecord, ...] = ()
@@ -146,6 +164,7 @@ class StoredMetadata:
     next_producer_id: int = 0
     kraft_position: str = ""
     resources: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
+    descriptions: Mapping[str, StoredDescription] = field(default_factory=dict)
 
 
 class MetadataStore:
@@ -274,6 +293,29 @@ class MetadataStore:
 
         return self._write(write)
 
+    def set_topology_description(self, group_id: str, epoch: int, description: bytes) -> asyncio.Future[None]:
+        """Store the description of a group's topology in place of the one there is."""
+        return self._execute(
+            "INSERT OR REPLACE INTO topology_descriptions (group_id, epoch, description) VALUES (?, ?, ?)",
+            group_id,
+            epoch,
+            description,
+        )
+
+    def remove_topology_descriptions(self, group_ids: Collection[str]) -> asyncio.Future[None]:
+        """Remove the descriptions of these groups' topologies, as far as there are any."""
+
+        def write(database: sqlite3.Connection) -> None:
+            database.executemany(
+                "DELETE FROM topology_descriptions WHERE group_id = ?", [(group_id,) for group_id in group_ids]
+            )
+
+        return self._write(write)
+
+    def topology_description(self, group_id: str) -> asyncio.Future[bytes | None]:
+        """Read the description of a group's topology; None if there is none. Fails as writes do."""
+        return asyncio.wrap_future(self._thread.submit(self._topology_description, group_id))
+
     def reserve_producer_ids(self, count: int, at_least: int = 0) -> asyncio.Future[int]:
         """The first of `count` producer ids, none below `at_least`, that no caller had before or will have after."""
 
@@ -376,6 +418,20 @@ class MetadataStore:
         except (sqlite3.Error, ValueError) as error:
             raise KafkaStorageError(f"{self.path}: can't be read or written: {error}") from error
 
+    def _topology_description(self, group_id: str) -> bytes | None:
+        """Body of `topology_description`, on the metadata thread."""
+        import sqlite3
+
+        try:
+            found = (
+                self._connect()
+                .execute("SELECT description FROM topology_descriptions WHERE group_id = ?", (group_id,))
+                .fetchone()
+            )
+        except sqlite3.Error as error:
+            raise KafkaStorageError(f"{self.path}: can't be read: {error}") from error
+        return None if found is None else bytes(found[0])
+
     def _replace(self, metadata: StoredMetadata) -> None:
         """Body of `replace`, on the metadata thread."""
         import sqlite3
@@ -468,6 +524,12 @@ class MetadataStore:
                 int(database.execute("SELECT next_id FROM producer_ids").fetchone()[0]),
                 position[0] if position else "",
                 resources,
+                {
+                    group_id: StoredDescription(epoch, size)
+                    for group_id, epoch, size in database.execute(
+                        "SELECT group_id, epoch, length(description) FROM topology_descriptions"
+                    )
+                },
             )
         except sqlite3.Error as error:
             self._disconnect()

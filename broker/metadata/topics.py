@@ -288,14 +288,21 @@ class TopicRegistry:
                     raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{name}' is the broker's own")
                 await self._store.mark_deleting(name)
                 self._withdraw(topic)
-                for callback in self.on_deleted:
-                    callback(name)
+                self._tell_deleted(name)
                 partitions = max(topic.partition_count, self._unfinished.pop(name, 0))
                 await self._spread(partial(self._delete_logs, name), range(partitions))
                 await self._store.remove_topic(name)
                 log.info("topic %s deleted", name)
 
         await self._finish(operation())
+
+    def _tell_deleted(self, name: str) -> None:
+        """Call all of `on_deleted`. A failure is logged: the deletion is stored, so its files have to go in any case."""
+        for callback in self.on_deleted:
+            try:
+                callback(name)
+            except Exception:
+                log.exception("topic %s is deleted; what is known of it could not be forgotten", name)
 
     def check_growth(self, name: str, partitions: int) -> Topic:
         """The topic, if it may grow to `partitions` partitions. Raises `ProtocolError`."""

@@ -6,7 +6,7 @@ them. A new metric is a row in one of them, and a line of docs/METRICS.md (`make
     requests limits security transactions    on the loop thread, which owns the numbers
     groups                              groups and their lag    copied on the loop, counted here
     logs partitions                     logs, retention, disks  here: published values
-    cleaner daemon                                              here
+    cleaner scrub daemon                                        here
 
 The loop thread does as little as can be: a scrape of ten thousand partitions must not hold up a client. `BrokerCollector` is the
 only place that knows prometheus-client, and imports it when it is first asked.
@@ -54,6 +54,7 @@ from .requests import (
     request_metrics,
     waiting_metrics,
 )
+from .scrub import scrub_metrics, scrubbed
 from .security import access_metrics, audit_metrics, authentication_facts, security_metrics
 from .transactions import share_metrics, transaction_metrics
 
@@ -149,6 +150,7 @@ class BrokerCollector:
             shown = shown_logs(logs, services.config.metrics_max_partitions if services.config.metrics_per_topic else 0)
             yield from self._logs.families(services, logs, shown)
             places = {(log.topic, log.partition) for log in shown} if services.config.metrics_per_topic else None
+            yield from families_of_each(scrub_metrics(), scrubbed(services.scrubber.statuses()))
             yield from cleaner_families(services.cleaner, services.time.milliseconds(), places)
 
     def collect(self) -> Iterator[Any]:
@@ -180,6 +182,7 @@ def every_metric() -> list[Metric[Any] | Histogram[Any]]:
         group_metrics,
         sum_metrics, deletion_metrics, space_metrics, pace_metrics, move_metrics, omission_metrics,
         offset_metrics, partition_metrics, retention_metrics, ledger_metrics,
+        scrub_metrics,
         cleaner_metrics, dirt_metrics, pass_metrics, last_pass_metrics,
     )  # fmt: skip
     return [metric for table in tables for metric in table()]

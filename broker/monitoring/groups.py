@@ -91,8 +91,6 @@ def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
     members: list[tuple[str, int]] = []
     committed: list[Committed] = []
     omitted = 0
-    # Those that cannot be read are not being read.
-    loading = sum(not shard.loaded for shard in groups.shards()) - len(groups.unloaded)
     for shard in groups.shards():
         if not shard.loaded:
             continue
@@ -112,7 +110,7 @@ def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
     return GroupFacts(
         dict(states),
         members,
-        loading,
+        groups.loading_count,
         groups.offset_count,
         groups.commits,
         groups.expired_offsets,

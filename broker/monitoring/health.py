@@ -16,9 +16,12 @@ partition that can't be cleaned helps nobody. Probes that restart or route ask t
     failed_partition        a sync failed: the partition takes no records until the daemon is started again
     failed_coordinator      a partition of groups, transactions or share groups' state cannot be loaded: nobody is served from it
     damaged_log             records that were durable were damaged and left out: see the `.damaged` files, until they are deleted
+    damaged_file            the scrubber has found a file that is not what was written: it is there until it is mended or gone
     loop_stuck              the event loop has not turned for a minute
 
-`/health` also has notes: what somebody should know and is no fault (a listener without authentication that others may reach).
+`/health` also has notes, of what somebody should know and is no fault: a listener without authentication that others may
+reach, a scrubber that fails. A scrub that has not come to its end for long is neither: the directory may be large, and
+an alert of its own tells (`docker/rules.yml`).
 
 Any thread but the loop's; no I/O.
 """
@@ -30,6 +33,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..cleaning.scrub_facts import KINDS, ScrubFacts, damage_text, kind_of
 from ..security.open_listeners import open_listeners
 
 if TYPE_CHECKING:
@@ -50,6 +54,7 @@ DEGRADED = (
     "failed_partition",
     "failed_coordinator",
     "damaged_log",
+    "damaged_file",
     "loop_stuck",
 )
 """The reasons that a daemon which serves may have."""
@@ -59,6 +64,14 @@ class Problem(NamedTuple):
     """One problem: a word for machines, its subject (a partition, a directory), a line for people."""
 
     reason: str
+    subject: str
+    text: str
+
+
+class Note(NamedTuple):
+    """Something to know that is no problem; fields as in `Problem`."""
+
+    note: str
     subject: str
     text: str
 
@@ -83,6 +96,21 @@ def _unloaded(services: Services) -> dict[str, str]:
         **({} if transactions is None else transactions.unloaded),
         **({} if shares is None else shares.coordinator.unloaded),
     }
+
+
+def _damaged_files(services: Services) -> Iterator[Problem]:
+    """Partitions with damaged files, each with the first of them and what to do about it."""
+    facts = ScrubFacts(services.scrubber.statuses())
+    for (topic, partition), damage in facts.present.items():
+        first = min(damage, key=lambda found: KINDS.index(kind_of(found)))  # records before what is made of them
+        more = f", and {len(damage) - 1} more" if len(damage) > 1 else ""
+        yield Problem("damaged_file", f"{topic}-{partition}", f"{damage_text(first)}{more}; {first.remedy}")
+    for status in facts.statuses:
+        if status.omitted:
+            yield Problem(
+                "damaged_file", status.directory,
+                f"{status.omitted} more damaged places are not named one by one; `tidelog log scrub` reads them again",
+            )  # fmt: skip
 
 
 class Health:
@@ -129,12 +157,17 @@ class Health:
             "ready": node.ready,
             "reasons": [problem._asdict() for problem in found[:MOST_PROBLEMS]],
             "reasonsOmitted": max(0, len(found) - MOST_PROBLEMS),
-            "notes": [
-                {"note": "open_listener", "subject": listener.address, "text": listener.text}
-                for listener in open_listeners(node.config)
-            ],
+            "notes": [note._asdict() for note in self._notes()],
         }
         return Verdict(not found, content)
+
+    def _notes(self) -> Iterator[Note]:
+        for listener in open_listeners(self._node.config):
+            yield Note("open_listener", listener.address, listener.text)
+        if self._node.ready and (services := self._node.services) is not None:
+            for status in services.scrubber.statuses():
+                if status.reason:
+                    yield Note("scrub_failed", status.directory, f"not read to look for damage: {status.reason}")
 
     def _unready(self) -> str:
         return "stopping" if self._node.stopping else "loading"
@@ -179,6 +212,7 @@ class Health:
                     f"{len(log.holes)} holes, the first at offsets {hole.first_offset} to {hole.last_offset}: it was "
                     f"damaged, and is kept in {log.directory}/{hole.name}; delete that when it is settled",
                 )  # fmt: skip
+        yield from _damaged_files(services)
 
     def _loop_silence_s(self) -> float:
         """Seconds for which the loop has owed a sign; 0 if it has given the last one, and is asked for the next."""

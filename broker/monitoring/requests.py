@@ -76,6 +76,9 @@ def connection_metrics() -> Table[SocketServer]:
         Metric("tidelog_listener_connection_wait_seconds", COUNTER, "Time that new connections waited before they were "
                "read, for rates of new connections, by listener.",
                lambda server: {name: counts.waited_ms / 1000 for name, counts in server.listeners.items()}, listener),
+        Metric("tidelog_listener_connections_kafka07", COUNTER, "Connections closed because what they sent is what clients of "
+               "Kafka 0.7 send, by listener; the log has their addresses.",
+               lambda server: {name: counts.kafka07 for name, counts in server.listeners.items()}, listener),
         Metric("tidelog_connections_aborted", COUNTER, "Connections closed for what the client had sent: no request of the "
                "protocol, or an error where it wants no answer.", lambda server: server.aborted_connections),
         Metric("tidelog_waiting_requests", GAUGE,

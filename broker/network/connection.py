@@ -21,19 +21,11 @@ import select
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ...protocol.framing import (
-    READ_AHEAD_BYTES,
-    SCARCE_FRAME_BYTES,
-    SIZE_BYTES,
-    FrameTooLargeError,
-    frame_end,
-    read_size,
-    room_for_frame,
-)
-from ..runtime.exceptions import ConnectionAborted, RequestDeferred
+from ...protocol.framing import READ_AHEAD_BYTES, SCARCE_FRAME_BYTES, room_for_frame
+from ..runtime.exceptions import ConnectionAborted
 from ..security.principal import ANONYMOUS
+from ._frames import FrameReader
 from .connection_state import State
-from .fair_queue import HEAVY_NS, LONGEST_NS, MEAN_SHIFT
 from .outbound import Outbound, Part, release_parts
 from .pending_response import PendingResponse
 from .request_memory import ReceiveBuffer
@@ -50,10 +42,6 @@ log = logging.getLogger(__name__)
 # As names of this module: the members of an enum are looked up through its class each time.
 READY, STARVED, MUTED, SENDING, PENDING, LEAVING, CLOSED = State
 
-#: Answers of one chunk are sent when this many parts have gathered (or connection.outbound.max.bytes), which bounds
-#: what a burst of small requests queues.
-PARTS_PER_WRITE = 128
-
 Answer = bytes | list[Part] | None
 """Bytes of the answer to one request; None: no answer is sent."""
 
@@ -61,8 +49,19 @@ Reply = Answer | Awaitable[Answer]
 """An answer, or one that comes later: a `PendingResponse`, a future or a coroutine. The connection stands still until then."""
 
 
+QuickDispatch = Callable[[bytearray, int, int, "Connection"], Any]
+
+
 class Dispatches(Protocol):
-    """Handler that a connection gives whole requests to. Loop thread."""
+    """Handler that a connection gives whole requests to. Loop thread.
+
+    Attributes:
+        quick: Asked before `dispatch`, with the same arguments, and answers the requests that it is for; NotImplemented for all
+            others, of which nothing has been done. None: there is no such way.
+    """
+
+    @property
+    def quick(self) -> QuickDispatch | None: ...
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Reply:
         """Handles the request in buffer[start:end]. The buffer is used again after the return.
@@ -77,12 +76,13 @@ class Dispatches(Protocol):
         """The name that /metrics and the console give requests of API `key`: protocols number theirs differently."""
 
 
-class Connection(asyncio.BufferedProtocol):
-    """Loop thread only. Made by the `SocketServer` for each accepted socket."""
+class Connection(FrameReader, asyncio.BufferedProtocol):
+    """Loop thread only. Made by the `SocketServer` for each accepted socket. What each read of the socket needs is compiled:
+    `get_buffer`, `buffer_updated` and the walk from frame to frame are `FrameReader`'s.
+    """
 
     __slots__ = (
-        "_buffer", "_deadline", "_dispatcher", "_is_heavy", "_mean_ns", "_muted", "_outbound", "_paused", "_pending",
-        "_server", "_state", "_transport", "authentication", "last_active", "listener", "local_address", "peer_host", "peer_port",
+        "_deadline", "_paused", "_pending", "_transport", "authentication", "listener", "local_address", "peer_host", "peer_port",
         "pending_key", "pending_since", "principal", "software",
     )  # fmt: skip
 
@@ -104,19 +104,16 @@ class Connection(asyncio.BufferedProtocol):
         self.software = ("", "")
         """Name and version that the client gave with ApiVersions (KIP-511)."""
         self._transport: asyncio.Transport | None = None
-        self._outbound: Outbound | None = None
-        # A buffer of its own while a request is incomplete or pending; None: the shared scratch is used.
-        self._buffer: ReceiveBuffer | None = None
+        self._outbound = None
+        self._buffer = None
         self._pending: asyncio.Future[object] | PendingResponse | None = None
         self._state = READY
         # True while the transport is told not to read.
         self._paused = False
-        # Timer or ticket that the next request waits for; set in other states than MUTED too.
-        self._muted: asyncio.TimerHandle | Ticket | None = None
-        # Its requests took the loop for long: the next ones wait for their turn. None: it has had none yet, and waits too
-        # where others do.
-        self._is_heavy: bool | None = None
+        self._muted = None
+        self._is_heavy = None
         self._mean_ns = -1
+        self._watched_reads = 0
         self._deadline: asyncio.TimerHandle | None = None
 
     # -- what the loop calls
@@ -150,37 +147,9 @@ class Connection(asyncio.BufferedProtocol):
             server.loop, sock.fileno(), server.io_pool, server.send_counters, self._drained, self._lost
         )  # fmt: skip
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        buffer = self._buffer
-        if buffer is None:
-            if self._state is READY or self.closing:
-                return self._server.scratch_view
-            # Requests that come now have to wait for the answer before them.
-            buffer = self._take_buffer(SCARCE_FRAME_BYTES if self._server.receiving.scarce else READ_AHEAD_BYTES)
-        return buffer.free
-
-    def buffer_updated(self, nbytes: int) -> None:
-        if self._state is not READY and self.closing:
-            return
-        server = self._server
-        server.received_bytes += nbytes
-        self.last_active = server.now()
-        if self._is_heavy is not False and self._muted is None and (self._is_heavy or server.fair_queue.has_row):
-            self._join_fair_queue()
-        buffer = self._buffer
-        if buffer is None:
-            # While an answer is pending, what comes is only kept: handling it now would answer it first.
-            used = self._process(server.scratch, 0, nbytes) if self._state is READY else 0
-            if used < nbytes and not self.closing:
-                self._keep(server.scratch, used, nbytes)
-            return
-        end = buffer.end = buffer.end + nbytes
-        if end < buffer.frame_end and end < buffer.capacity:
-            return
-        if self._state is READY:
-            self._advance(buffer)
-        elif end == buffer.capacity:
-            self._pause()
+    def _take_waiting_buffer(self) -> None:
+        """A buffer for requests that come now, which have to wait for the answer before them."""
+        self._take_buffer(SCARCE_FRAME_BYTES if self._server.receiving.scarce else READ_AHEAD_BYTES)
 
     def eof_received(self) -> bool:
         # True keeps the transport open: answers under way still go out to a client that has only shut its write side.
@@ -325,6 +294,10 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline.cancel()
             self._deadline = None
 
+    def count_kafka07(self) -> None:
+        """Count the client, which is to be disconnected, as one of Kafka 0.7."""
+        self._server.listeners[self.listener.name].kafka07 += 1
+
     def hand_to(self, dispatcher: Dispatches) -> None:
         """Requests after the one in work go to `dispatcher`."""
         self._dispatcher = dispatcher
@@ -348,71 +321,6 @@ class Connection(asyncio.BufferedProtocol):
         return f"{self.listener.name} {self.peer_host}:{self.peer_port}{who}"
 
     # -- frames
-
-    def _process(self, buffer: bytearray, start: int, end: int) -> int:
-        """Handles the whole frames in buffer[start:end]; returns where the first one begins that was not handled."""
-        limit = self._server.max_request_bytes
-        most = self._server.max_outbound_bytes
-        dispatch = self._dispatcher.dispatch
-        parts: list[Part] = []
-        gathered = 0
-        sliced = False
-        position = start
-        following: int
-        now = self._server.now
-        began = now()
-        while position < end:
-            try:
-                frame = position + SIZE_BYTES
-                # As `frame_end`, without the call that each request would pay for.
-                if frame <= end and 0 <= (size := read_size(buffer, position)[0]) <= limit:
-                    following = frame + size
-                    if following > end:
-                        break
-                else:
-                    frame_end(buffer, position, end, limit)  # raises where the size is none
-                    break
-                position = following
-                answer: Any = dispatch(buffer, frame, following, self)  # told apart below, without a call for each cast
-            except RequestDeferred:
-                position = frame - SIZE_BYTES
-                break
-            except (ConnectionAborted, FrameTooLargeError) as error:
-                self._flush(parts, sliced)
-                self._abort(str(error))
-                return end
-            kind = type(answer)
-            if answer is None:
-                pass
-            elif kind is bytes:
-                parts.append(answer)
-                gathered += len(answer)
-            elif kind is list:
-                parts.extend(answer)
-                sliced = True
-            else:
-                self._flush(parts, sliced)
-                self._wait(answer)
-                return position
-            if self._state is not READY:
-                break
-            if position < end and now() - began > LONGEST_NS:
-                self._join_fair_queue()
-                break
-            if len(parts) >= PARTS_PER_WRITE or gathered >= most:
-                if not self._flush(parts, sliced):
-                    return position
-                if self._state is CLOSED:
-                    return end
-                parts = []
-                gathered = 0
-                sliced = False
-        if position != start:  # looking at a part of a request says nothing of what it takes
-            took, mean = now() - began, self._mean_ns
-            self._mean_ns = mean = took if mean < 0 else mean + ((took - mean) >> MEAN_SHIFT)
-            self._is_heavy = mean > HEAVY_NS
-        self._flush(parts, sliced)
-        return position
 
     def _flush(self, parts: list[Part], sliced: bool = True) -> bool:
         """Sends answers; `sliced` when some may be slices of files.
@@ -517,6 +425,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending = None
         error = future.exception()
         if error is not None:
+            self._flush(_last_answer(error))
             self._abort(str(error) if isinstance(error, ConnectionAborted) else repr(error))
             return
         answer = future.result()
@@ -589,3 +498,8 @@ class Connection(asyncio.BufferedProtocol):
         self._server.aborted_connections += 1
         self._server.schedule_tick()  # for the log, as above
         self.close()
+
+
+def _last_answer(error: BaseException) -> list[Part]:
+    """Answer that is sent before a connection ends over `error`."""
+    return [error.answer] if isinstance(error, ConnectionAborted) and error.answer else []

@@ -79,7 +79,6 @@ class Outbound:
 
     __slots__ = (
         "_closed",
-        "_counters",
         "_fd",
         "_loop",
         "_on_drained",
@@ -87,11 +86,12 @@ class Outbound:
         "_pool",
         "_prefetching",
         "_progress",
-        "_queue",
-        "_send",
         "_sock",
         "_source",
         "_writer_armed",
+        "counters",
+        "queue",
+        "send",
     )  # fmt: skip
 
     def __init__(
@@ -109,13 +109,13 @@ class Outbound:
         self._source = fd
         self._sock: socket.socket | None = None
         self._fd = -1
-        self._send: Callable[..., int] = self._first_send
+        self.send: Callable[..., int] = self._first_send
         self._progress = 0
         self._pool = pool
-        self._counters = counters
+        self.counters = counters
         self._on_drained = on_drained
         self._on_error = on_error
-        self._queue: deque[Part] = deque()
+        self.queue: deque[Part] = deque()
         self._writer_armed = False
         self._prefetching = False
         self._closed = False
@@ -123,12 +123,12 @@ class Outbound:
     @property
     def idle(self) -> bool:
         """True when everything given has been handed to the kernel."""
-        return not self._queue
+        return not self.queue
 
     @property
     def unsent_bytes(self) -> int:
         """Bytes in memory that wait; slices of files are not in memory."""
-        return sum(len(part) for part in self._queue if type(part) is bytes)
+        return sum(len(part) for part in self.queue if type(part) is bytes)
 
     def count_progress(self) -> int:
         """A number that has changed since the last call if the socket has taken something, or a disk was waited for."""
@@ -138,20 +138,20 @@ class Outbound:
 
     def write(self, data: bytes) -> bool:
         """Sends bytes. Returns True when the kernel took all; else the rest is queued and `on_drained` follows."""
-        if self._queue:
-            self._queue.append(data)
+        if self.queue:
+            self.queue.append(data)
             return False
         try:
-            sent = self._send(data)
+            sent = self.send(data)
         except BlockingIOError:
             sent = 0
         except OSError as error:
             self._fail(error)
             return True
-        self._counters.sent_bytes += sent
+        self.counters.sent_bytes += sent
         if sent == len(data):
             return True
-        self._queue.append(data[sent:])
+        self.queue.append(data[sent:])
         self._arm()
         return False
 
@@ -160,11 +160,11 @@ class Outbound:
         if self._closed:
             release_parts(parts)
             return True
-        idle = not self._queue
-        self._queue.extend(parts)
+        idle = not self.queue
+        self.queue.extend(parts)
         if idle:
             self._drain()
-        return not self._queue
+        return not self.queue
 
     def leave_unsent(self, most: int) -> None:
         """So many bytes at most lie in the kernel that the client's window has no room for; 0: what SO_SNDBUF allows. Where the
@@ -181,10 +181,10 @@ class Outbound:
         if self._writer_armed:
             self._loop.remove_writer(self._fd)
             self._writer_armed = False
-        release_parts(self._queue)
-        self._queue.clear()
+        release_parts(self.queue)
+        self.queue.clear()
         # Until now it may know itself, by `_first_send`: what a TLS connection holds would stay until a full collection.
-        self._send = _send_closed
+        self.send = _send_closed
         if self._sock is not None:
             self._sock.close()
 
@@ -192,7 +192,7 @@ class Outbound:
 
     def _first_send(self, data: bytes | memoryview, flags: int = 0) -> int:
         self._open()
-        return self._send(data, flags)
+        return self.send(data, flags)
 
     def _open(self) -> None:
         if self._closed:  # the descriptor may be another's by now
@@ -200,9 +200,9 @@ class Outbound:
         self._sock = socket.socket(fileno=os.dup(self._source))
         self._sock.setblocking(False)
         self._fd = self._sock.fileno()
-        self._send = self._sock.send
-        if self._counters.unsent_bytes:
-            self.leave_unsent(self._counters.unsent_bytes)
+        self.send = self._sock.send
+        if self.counters.unsent_bytes:
+            self.leave_unsent(self.counters.unsent_bytes)
 
     def _arm(self) -> None:
         if not self._writer_armed:
@@ -224,7 +224,7 @@ class Outbound:
 
     def _drain(self) -> None:
         """Sends until the queue is empty, the kernel is full, a page is missing or the turn is over."""
-        queue = self._queue
+        queue = self.queue
         budget = BYTES_PER_TURN
         try:
             if self._sock is None:
@@ -233,9 +233,9 @@ class Outbound:
                 part = queue[0]
                 if type(part) is bytes:
                     more = socket.MSG_MORE if len(queue) > 1 else 0
-                    sent = self._send(part, more)
+                    sent = self.send(part, more)
                     self._progress += 1
-                    self._counters.sent_bytes += sent
+                    self.counters.sent_bytes += sent
                     budget -= sent
                     if sent < len(part):
                         queue[0] = part[sent:]
@@ -256,8 +256,8 @@ class Outbound:
                     if sent == 0:
                         raise OSError(f"{part.count} bytes at {part.position} are missing at the end of a segment file")
                     self._progress += 1
-                    self._counters.sendfile_bytes += sent
-                    self._counters.sent_bytes += sent
+                    self.counters.sendfile_bytes += sent
+                    self.counters.sent_bytes += sent
                     budget -= sent
                     part.position += sent
                     part.count -= sent
@@ -281,7 +281,7 @@ class Outbound:
         if part.file.is_cached(part.position, count):
             part.warm_until = part.position + count
             return count
-        self._counters.cold_waits += 1
+        self.counters.cold_waits += 1
         self._prefetching = True
         self._disarm()
         part.file.retain()  # the slice may be dropped with its connection while the pool reads
@@ -299,7 +299,7 @@ class Outbound:
             return
         if error is not None:
             raise error
-        part = self._queue[0]
+        part = self.queue[0]
         assert isinstance(part, FileSlice)
         part.warm_until = part.position + min(part.count, PREFETCH_BYTES)
         self._drain()

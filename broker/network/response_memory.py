@@ -52,13 +52,15 @@ class ResponseMemoryBudget:
         timed_out, shed: clients that were closed because they took nothing; because there was too much for all.
     """
 
-    __slots__ = ("_waiting", "held", "limit", "shed", "timed_out", "timeout_ms")
+    __slots__ = ("_by_stillness", "_waiting", "held", "limit", "shed", "timed_out", "timeout_ms")
 
     def __init__(self, limit: int, timeout_ms: int) -> None:
         self.limit = limit
         self.timeout_ms = timeout_ms
         self.held = self.timed_out = self.shed = 0
         self._waiting: dict[Sender, _Waiting] = {}
+        # Those that hold memory; who took nothing for longest is first. Kept in order, since ten thousand may wait.
+        self._by_stillness: dict[Sender, None] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -73,6 +75,8 @@ class ResponseMemoryBudget:
         """Counts what the socket did not take. Above the limit, those end that took nothing for longest, never the newest."""
         self.untrack(connection)
         waiting = self._waiting[connection] = _Waiting(connection.unsent_bytes, connection.send_progress)
+        if waiting.size:
+            self._by_stillness[connection] = None
         self.held += waiting.size
         if 0 <= self.limit < self.held:
             self._shed(connection)
@@ -82,6 +86,7 @@ class ResponseMemoryBudget:
         waiting = self._waiting.pop(connection, None)
         if waiting is not None:
             self.held -= waiting.size
+            self._by_stillness.pop(connection, None)
 
     def tick(self, elapsed_ms: int) -> None:
         """Ends the connections that took nothing for `timeout_ms`; `elapsed_ms` is the time since the last call."""
@@ -89,6 +94,9 @@ class ResponseMemoryBudget:
             progress = connection.send_progress
             if progress != waiting.progress:
                 waiting.progress, waiting.still_ms = progress, 0
+                if waiting.size:  # behind all that took nothing since the last call
+                    del self._by_stillness[connection]
+                    self._by_stillness[connection] = None
                 continue
             waiting.still_ms += elapsed_ms
             if waiting.still_ms > self.timeout_ms:
@@ -101,11 +109,10 @@ class ResponseMemoryBudget:
 
     def _shed(self, newest: Sender) -> None:
         """Ends connections until the limit holds: longest without progress first; of equals, the one that came first."""
-        for connection, waiting in sorted(self._waiting.items(), key=lambda item: -item[1].still_ms):
-            if self.held <= self.limit:
+        while self.held > self.limit:
+            connection = next(iter(self._by_stillness))
+            if connection is newest:  # it was tracked last, so nobody else is left
                 return
-            if connection is newest or not waiting.size:
-                continue
             self.shed += 1
             connection.time_is_up(
                 f"the client does not take its answer, and {self.held} bytes of answers wait "

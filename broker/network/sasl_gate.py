@@ -36,6 +36,9 @@ class SaslGate:
 
     __slots__ = ("_security", "dispatcher")
 
+    #: Nothing is answered before it is known who asks.
+    quick = None
+
     def __init__(self, dispatcher: Dispatches, security: ListenerSecurity) -> None:
         """`dispatcher` gets what may pass, and the connections whose clients are known."""
         self.dispatcher = dispatcher
@@ -59,7 +62,9 @@ class SaslGate:
             name = next((known.name for known in ApiKey if known == key), f"API key {key}")
             if state.expired:
                 raise ConnectionAborted(f"{name} came after the session's end (connections.max.reauth.ms)")
-            raise ConnectionAborted(
+            from .kafka07 import kafka_refusal  # few clients are that old
+
+            raise kafka_refusal(buffer, start, end, connection, answers=False) or ConnectionAborted(
                 f"{name} came before authentication: a client of this listener needs security.protocol="
                 f"{connection.listener.security_protocol} and sasl.mechanism={' or '.join(self._security.mechanisms)}"
             )

@@ -15,7 +15,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter_ns, time
+from time import perf_counter_ns, thread_time_ns, time
 from typing import TYPE_CHECKING
 
 from ..runtime.garbage import malloc_trim
@@ -67,12 +67,14 @@ class Endpoint:
 
 @dataclass(slots=True)
 class ListenerCounts:
-    """Counters of one listener: open connections, outcomes of all that came, and milliseconds that new ones had to wait."""
+    """Counters of one listener: open connections, outcomes of all that came, milliseconds that new ones had to wait, and those
+    closed because their clients are of Kafka 0.7."""
 
     open: int = 0
     accepted: int = 0
     refused: int = 0
     waited_ms: int = 0
+    kafka07: int = 0
 
 
 class SocketServer:
@@ -93,6 +95,7 @@ class SocketServer:
         self.loop = loop
         # Not the loop's clock: uvloop's counts milliseconds, and stands still while what came in is handled.
         self.now = perf_counter_ns
+        self.thread_now = thread_time_ns
         self.io_pool = io_pool
         self.send_counters = SendCounters()
         self.received_bytes = 0

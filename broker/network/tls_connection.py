@@ -58,7 +58,7 @@ class TlsOutbound(Outbound):
 
     @property
     def idle(self) -> bool:
-        return not self._queue and not self._ciphertext
+        return not self.queue and not self._ciphertext
 
     @property
     def unsent_bytes(self) -> int:
@@ -68,7 +68,7 @@ class TlsOutbound(Outbound):
         if self._closed:
             return True
         waiting = not self.idle
-        self._queue.append(data)
+        self.queue.append(data)
         if not waiting:
             self._drain()
         return self.idle
@@ -98,12 +98,12 @@ class TlsOutbound(Outbound):
                     self._encrypt()
                     if not self._ciphertext:
                         break
-                sent = self._send(self._ciphertext)
+                sent = self.send(self._ciphertext)
                 self._progress += 1
-                self._counters.sent_bytes += sent
+                self.counters.sent_bytes += sent
                 budget -= sent
                 self._ciphertext = self._ciphertext[sent:]
-                if self._ciphertext or (budget <= 0 and self._queue):
+                if self._ciphertext or (budget <= 0 and self.queue):
                     self._arm()
                     return
         except BlockingIOError:
@@ -116,7 +116,7 @@ class TlsOutbound(Outbound):
 
     def _encrypt(self) -> None:
         """Takes parts off the queue until enough is encrypted, or a page is missing, for which the pool is sent."""
-        queue, tls, outgoing = self._queue, self._tls, self._outgoing
+        queue, tls, outgoing = self.queue, self._tls, self._outgoing
         while queue and outgoing.pending < ENCRYPTED_BYTES and not self._prefetching:
             part = queue[0]
             if type(part) is bytes:
@@ -137,7 +137,7 @@ class TlsOutbound(Outbound):
                 if got == 0:
                     raise OSError(f"{count} bytes at {part.position} are missing at the end of a segment file")
                 tls.write(self._scratch[:got])
-                self._counters.copy_fetch_bytes += got
+                self.counters.copy_fetch_bytes += got
                 part.position += got
                 part.count -= got
             if part.count == 0:

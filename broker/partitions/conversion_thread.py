@@ -3,9 +3,10 @@ of batches that grow a lot when they are decompressed. What it runs stands elsew
 `protocol/records/conversion.py` for fetches, where `produce_fetch/legacy_fetch.py` and `message_set/fetch.py` call it.
 `Partition.append` decides which appends go there, by the request's `LoopBudget`.
 
-Formats 0 and 1 are read and written in plain Python, some 7 µs a record: a set of a megabyte would hold up every client
-for a tenth of a second. Such work is done by one thread; more would not be quicker, since each holds the interpreter, and
-the loop would have to wait for all of them. While it works, threads take turns more often than Python's 5 ms.
+Formats 0 and 1 are read and written without the interpreter's lock (`protocol/records/_conversion.pyx`), some 0.1 µs a record and
+1 ms a megabyte; codecs take ten to fifty times as long. A short set is converted on the loop, since handing it over would take
+longer. What is long is done by one thread, beside the loop and on another core; the loop waits for what is left in Python, some
+microseconds a batch. While it works, threads take turns more often than Python's 5 ms.
 
 A compressed batch is checked on the loop for some milliseconds (`CHECK_NS`) and if it holds little
 (`quick_expansion`): one of 4 KiB may hold 128 MiB, and looking at it would hold up everybody for a tenth of a second; one that
@@ -60,8 +61,8 @@ CHECK_NS = 5_000_000
 TIMED_BYTES = 64 << 10
 """Plain batches above this size are looked at by that thread too, behind `LOOP_NS`: smaller ones take microseconds."""
 
-CONVERTIBLE_BYTES = 64 << 10
-"""Bytes of one request, or of one chunk of a long one, that the loop may convert: 16 ms of the smallest records."""
+CONVERTIBLE_BYTES = 512 << 10
+"""Bytes of one request, or of one chunk of a long one, that the loop may convert: half a millisecond of the smallest records."""
 
 
 class LoopBudget:
@@ -86,8 +87,8 @@ class LoopBudget:
 T = TypeVar("T")
 Appended = TypeVar("Appended", bound="LogAppendInfo | None")
 
-QUICK_BYTES = 4096
-"""A set of plain messages up to this size is converted on the loop: 150 of them at most, a millisecond."""
+QUICK_BYTES = 64 << 10
+"""A set of plain messages up to this size is converted on the loop: 2,500 at most, 70 µs; handing it over takes longer."""
 
 TRIES = 3
 """Preparations of a set that other appends keep overtaking, before it is converted where nothing can overtake it."""
@@ -164,13 +165,14 @@ class Conversions:
         """Appends the message set in buffer[start:end], or the batch for a topic of format 0 or 1. It is copied; the buffer
         is the caller's again at once. `client`: in whose turn. Raises `ProtocolError` REQUEST_TIMED_OUT where too much waits; the
         future raises as `Partition.append`."""
-        return self._queued(self._append, partition, buffer, start, len(buffer) if end is None else end, client)
+        end = len(buffer) if end is None else end
+        return self._queued(partial(self._append, False), partition, buffer, start, end, client)
 
     def append_compressed(
         self, partition: Partition, buffer: bytearray, start: int, end: int, client: str = ""
     ) -> asyncio.Future[LogAppendInfo]:
         """Check a compressed batch on the thread, then append it as `append` does."""
-        return self._queued(self._append_compressed, partition, buffer, start, end, client)
+        return self._queued(partial(self._append, True), partition, buffer, start, end, client)
 
     def _queued(
         self, append: Append, partition: Partition, buffer: bytearray, start: int, end: int, client: str
@@ -209,45 +211,31 @@ class Conversions:
             job.task.cancel()
         self._trim()
 
-    async def _append_compressed(self, partition: Partition, data: bytearray, turn: _Turn) -> LogAppendInfo:
-        log = partition.log
-        try:
-            for _ in range(TRIES):
-                if log.converts_batches:  # a setting has changed
-                    return await self._append(partition, data, turn)
-                self.checked += 1
-                checked = await turn.run(lambda: log.check_batch(data, 0, len(data)))
-                info = await _committed(partition.commit(partial(log.append_checked, checked), checked.size), turn)
-                if info is not None:
-                    return info
-        finally:
-            turn.leave()
-        return await self._append_now(partition, log.append_as_leader, data, turn)
-
-    async def _append(self, partition: Partition, data: bytearray, turn: _Turn) -> LogAppendInfo:
+    async def _append(self, checks: bool, partition: Partition, data: bytearray, turn: _Turn) -> LogAppendInfo:
+        """Make ready on the thread what is appended then, up to TRIES times while other appends overtake it, then where nothing
+        can. `checks`: a batch that is not converted is decompressed to be checked."""
         log = partition.log
         is_batch = len(data) > MAGIC_AT and data[MAGIC_AT] >= MAGIC_V2
+        append: Callable[[], LogAppendInfo | None]
         try:
             for _ in range(TRIES):
-                if is_batch and not log.converts_batches:  # a setting has changed
-                    return await self._append_now(partition, log.append_as_leader, data, turn)
-                prepared = await turn.run(lambda: log.prepare(data, 0, len(data)))
-                info = await _committed(partition.commit(partial(log.append_prepared, prepared), prepared.size), turn)
+                if not is_batch or log.converts_batches:  # asked each time: settings change
+                    prepared = await turn.run(lambda: log.prepare(data, 0, len(data)))
+                    append, size = partial(log.append_prepared, prepared), prepared.size
+                elif checks:
+                    self.checked += 1
+                    checked = await turn.run(lambda: log.check_batch(data, 0, len(data)))
+                    append, size = partial(log.append_checked, checked), checked.size
+                else:
+                    break
+                info = await _committed(partition.commit(append, size), turn)
                 if info is not None:
                     return info
         finally:
             turn.leave()
-        return await self._append_now(partition, log.append_message_set, data, turn)
-
-    async def _append_now(
-        self,
-        partition: Partition,
-        append: Callable[[bytearray, int, int], LogAppendInfo],
-        data: bytearray,
-        turn: _Turn,
-    ) -> LogAppendInfo:
-        turn.leave()
-        return await _committed(partition.commit(lambda: append(data, 0, len(data)), len(data)), turn)
+        converts = not is_batch or log.converts_batches
+        append_now = log.append_message_set if converts else log.append_as_leader
+        return await _committed(partition.commit(lambda: append_now(data, 0, len(data)), len(data)), turn)
 
 
 class _Turn:

@@ -126,9 +126,7 @@ class FetchSessions:
             return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 0, False, OrderedDict())
         if session.epoch != epoch:
             return FetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0, False, OrderedDict())
-        session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
-        session.last_used_ms = self._time.monotonic_ms()
-        self._sessions.move_to_end(session_id)
+        self.step(session)
         before = len(session.partitions)
         for key, partition in wanted:
             known = session.partitions.get(key)
@@ -149,6 +147,25 @@ class FetchSessions:
             self._close(session_id)
             return FetchContext(ErrorCode.NONE, 0, True, session.partitions)
         return FetchContext(ErrorCode.NONE, session_id, True, session.partitions)
+
+    def single(self, session_id: int, epoch: int, uses_topic_ids: bool) -> FetchSession | None:
+        """The session that such an incremental request belongs to, if it is one of a single partition; else None. Changes
+        nothing: `resolve` does, or `step` once the request is as good as answered."""
+        session = self._sessions.get(session_id)
+        if (
+            session is None
+            or session.epoch != epoch
+            or session.uses_topic_ids != uses_topic_ids
+            or len(session.partitions) != 1
+        ):
+            return None
+        return session
+
+    def step(self, session: FetchSession) -> None:
+        """A request of the session's present epoch is answered."""
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        session.last_used_ms = self._time.monotonic_ms()
+        self._sessions.move_to_end(session.session_id)
 
     def hold(self, partitions: int) -> bool:
         """Admit a request without a session that waits with so many partitions. False: too many. Call `let_go` when it no longer

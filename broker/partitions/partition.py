@@ -336,7 +336,7 @@ class Partition:
 class PartitionTable:
     """Partitions by topic name and by topic id, made from the logs when first asked for. Loop thread."""
 
-    __slots__ = ("_by_id", "_by_name", "_conversions", "_loop", "_offloads", "_sync_workers", "_topics", "_writers")
+    __slots__ = ("_conversions", "_loop", "_offloads", "_sync_workers", "_topics", "_writers", "by_id", "by_name")
 
     def __init__(self, topics: TopicRegistry, loop: asyncio.AbstractEventLoop, conversions: Conversions) -> None:
         self._conversions = conversions
@@ -346,22 +346,23 @@ class PartitionTable:
         self._sync_workers: dict[str, DiskWorkers[int]] = {}
         self._writers: dict[str, DiskWorkers[Any]] = {}
         self._offloads: dict[str, AppendOffload] = {}
-        self._by_name: dict[str, dict[int, Partition]] = {}
-        self._by_id: dict[bytes, str] = {}
+        #: Those that were asked for: look-ups of requests that mustn't cost a call. All else asks `get` and `name_of`.
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[bytes, str] = {}
 
     def name_of(self, topic_id: bytes) -> str | None:
         """The topic with this 16-byte id, or None."""
-        name = self._by_id.get(topic_id)
+        name = self.by_id.get(topic_id)
         if name is None:
             topic = self._topics.by_id(topic_id)
             if topic is None:
                 return None
-            name = self._by_id[topic_id] = topic.name
+            name = self.by_id[topic_id] = topic.name
         return name
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, or None when there is none of that name and index."""
-        partitions = self._by_name.get(topic)
+        partitions = self.by_name.get(topic)
         if partitions is not None:
             partition = partitions.get(index)
             if partition is not None:
@@ -370,7 +371,7 @@ class PartitionTable:
         if found is None:
             return None
         partition = Partition(found, self._loop, *self.disk_binding_of(found), self._conversions)
-        self._by_name.setdefault(topic, {})[index] = partition
+        self.by_name.setdefault(topic, {})[index] = partition
         return partition
 
     @property
@@ -407,7 +408,7 @@ class PartitionTable:
 
     def forget(self, topic: str) -> None:
         """Called when a topic is deleted: its waiting fetches look again and find that it is gone."""
-        for topic_id in [topic_id for topic_id, name in self._by_id.items() if name == topic]:
-            del self._by_id[topic_id]
-        for partition in self._by_name.pop(topic, {}).values():
+        for topic_id in [topic_id for topic_id, name in self.by_id.items() if name == topic]:
+            del self.by_id[topic_id]
+        for partition in self.by_name.pop(topic, {}).values():
             partition.wake()

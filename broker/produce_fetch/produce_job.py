@@ -226,6 +226,16 @@ class ProduceJob(LoopBudget):
             self._record_errors[topic, index] = [(error.record_index, str(error))]
         return index, code, -1, -1, -1, message
 
+    def failed(self, topic: TopicKey, index: int, error: Exception) -> None:
+        """Note a batch that its log did not take; the request's only one."""
+        self._answers.append((topic, [self._failure(topic, index, error)]))
+
+    def appended(self, topic: TopicKey, index: int, partition: Partition, info: LogAppendInfo) -> None:
+        """Note a batch that its log took, and that is not durable yet; the request's only one."""
+        row = (index, _NONE, info.first_offset, info.log_append_time, info.log_start_offset, None)
+        self._answers.append((topic, [row]))
+        self._unsynced = [(partition, info.last_offset + 1)]
+
     def answer(self) -> ProduceReply:
         """The answer, when all has been appended or left to a thread. ConnectionAborted: acks 0, and a failure."""
         unsynced = self._unsynced
@@ -296,6 +306,39 @@ class ProduceJob(LoopBudget):
         if not self._record_errors:
             return write_produce_response(self._version, self._correlation_id, self._answers)
         return _with_record_errors(self._version, self._correlation_id, self._answers, self._record_errors)
+
+
+def append_failed(
+    services: Services,
+    version: int,
+    correlation_id: int,
+    acks: int,
+    client: str,
+    topic: TopicKey,
+    index: int,
+    error: Exception,
+) -> ProduceReply:
+    """The answer to a request of one batch that its log did not take. As `ProduceJob.answer`."""
+    job = ProduceJob(services.partitions, services.counters, version, correlation_id, None, acks, client, 0)
+    job.failed(topic, index, error)
+    return job.answer()
+
+
+def wait_for_sync(
+    services: Services,
+    version: int,
+    correlation_id: int,
+    acks: int,
+    client: str,
+    topic: TopicKey,
+    index: int,
+    partition: Partition,
+    info: LogAppendInfo,
+) -> ProduceReply:
+    """The answer to a request of one batch that was appended, once it is durable. As `ProduceJob.answer`."""
+    job = ProduceJob(services.partitions, services.counters, version, correlation_id, None, acks, client, 0)
+    job.appended(topic, index, partition, info)
+    return job.answer()
 
 
 class _Later(NamedTuple):
@@ -384,7 +427,10 @@ async def _append(
     try:
         request = parse_produce(frame, 0, len(frame), version)  # 30 ms for the most there may be
     except ValueError as error:
-        raise ConnectionAborted(f"malformed PRODUCE v{version}: {error}") from None
+        from ..network.kafka07 import kafka_refusal
+
+        reason = f"malformed PRODUCE v{version}: {error}"
+        raise kafka_refusal(frame, 0, len(frame), connection) or ConnectionAborted(reason) from None
     client_id, transactional_id, acks, _timeout, topics = request
     del request
     context = RequestContext(services, connection, ApiKey.PRODUCE, version, correlation_id, client_id)

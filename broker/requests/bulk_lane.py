@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, TypeVar
 
 from ..network.fair_queue import Ticket
@@ -26,6 +27,9 @@ T = TypeVar("T")
 LONG_BYTES = 8192
 """A shorter request has some thousand names at most: these are read in milliseconds."""
 
+LEFT_IN_HEAP = 64
+"""Entries of requests that do not wait any more, beside as many as wait, that the heap may have before it is made anew."""
+
 
 class BulkRequestLane:
     """Loop thread.
@@ -34,13 +38,15 @@ class BulkRequestLane:
         taken: permits given since the start.
     """
 
-    __slots__ = ("_count", "_is_taken", "_loop", "_row", "_thread", "taken")
+    __slots__ = ("_by_size", "_count", "_is_taken", "_loop", "_row", "_thread", "taken")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread: ThreadPoolExecutor | None = None
         # Waiting requests, in the order in which they came: bytes of the request, and the callback of its connection.
         self._row: dict[int, tuple[int, Ticket]] = {}
+        # A heap of (bytes, number in the row), since ten thousand may wait; of some that have left the row too.
+        self._by_size: list[tuple[int, int]] = []
         self._count = 0
         self._is_taken = False
         self.taken = 0
@@ -63,6 +69,7 @@ class BulkRequestLane:
         ticket = Ticket(go_on)
         self._count += 1
         self._row[self._count] = (size, ticket)
+        heappush(self._by_size, (size, self._count))
         return ticket
 
     def admit(self, connection: Connection, size: int) -> Permit:
@@ -91,12 +98,18 @@ class BulkRequestLane:
         self._is_taken = False
         resume_full_gc()
         while self._row and not self._is_taken:
-            if self.taken % 2:
-                place = min(self._row, key=lambda place: self._row[place][0])
-            else:
-                place = next(iter(self._row))
-            _, ticket = self._row.pop(place)
+            _, ticket = self._row.pop(self._next_place())
             ticket.resume()
+
+    def _next_place(self) -> int:
+        if self.taken % 2:
+            while (place := heappop(self._by_size)[1]) not in self._row:
+                pass
+            return place
+        if len(self._by_size) > 2 * len(self._row) + LEFT_IN_HEAP:
+            self._by_size = [(size, place) for place, (size, _) in self._row.items()]
+            heapify(self._by_size)
+        return next(iter(self._row))
 
 
 class Permit:

@@ -16,7 +16,7 @@ from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.api_keys import API_NAMES, ApiKey
-from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.errors import ErrorCode, MalformedRequest, ProtocolError
 from ...protocol.headers import parse_request_header, response_header_bytes
 from ...protocol.messages.api_versions import ApiVersionsResponse
 from ...protocol.schema import decode, encode
@@ -33,7 +33,7 @@ from .throttling import RequestMeter
 
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
-    from ..network.connection import Answer, Connection, Reply
+    from ..network.connection import Answer, Connection, QuickDispatch, Reply
     from .bulk_lane import BulkRequestLane
     from .services import Services
 
@@ -50,7 +50,7 @@ MAX_REQUEST_BYTES = 16 << 20
 class Dispatcher:
     """Dispatcher of the Kafka listeners' requests to their handlers. Loop thread only."""
 
-    __slots__ = ("_counters", "_latencies", "_nanoseconds", "_registrations", "_services")
+    __slots__ = ("_counters", "_latencies", "_nanoseconds", "_registrations", "_services", "quick")
 
     def __init__(self, services: Services, registrations: dict[int, Registration]) -> None:
         self._services = services
@@ -58,6 +58,8 @@ class Dispatcher:
         self._counters = counters = services.counters
         self._latencies = counters.latencies
         self._nanoseconds = counters.nanoseconds
+        #: As `Dispatches.quick`; the node's is `produce_fetch/_quick.pyx`.
+        self.quick: QuickDispatch | None = None
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Reply:
         """Dispatch one request, as `Dispatches.dispatch`."""
@@ -68,12 +70,9 @@ class Dispatcher:
         if registration is None or not registration.min_version <= version <= registration.max_version:
             if key == ApiKey.API_VERSIONS:
                 return self._unsupported_api_versions(correlation_id)
-            if key < 0 or version < 0:
-                raise ConnectionAborted(f"API key {key} version {version}: that is no request of Kafka's protocol")
-            log.info("%s: API key %d version %d is not answered: UNSUPPORTED_VERSION", connection, key, version)
-            if registration is not None:  # any other number is the client's invention, and no label
-                self._counters.errors[key, ErrorCode.UNSUPPORTED_VERSION] += 1
-            return unsupported(registration, key, version, correlation_id)
+            if (old_client := _kafka07(buffer, start, end, connection)) is not None:
+                raise old_client
+            return self._unsupported(registration, key, version, correlation_id, connection)
         if registration.handler is None:
             registration = loaded(registration)
         assert registration.handler is not None
@@ -84,17 +83,16 @@ class Dispatcher:
             try:
                 answer = registration.handler(self._services, buffer, start, end, version, correlation_id, connection)
             except ValueError as error:
-                raise ConnectionAborted(f"malformed {registration.api_key.name} v{version}: {error}") from None
+                reason = f"malformed {registration.api_key.name} v{version}: {error}"
+                raise _unreadable(reason, buffer, start, end, connection) from None
             if meter is not None:
-                answer = self._metered(answer, meter, connection)
+                answer = self.metered(answer, meter, connection)
         elif end - start > MAX_REQUEST_BYTES:
-            raise ConnectionAborted(
-                f"a {registration.api_key.name} request of {end - start} bytes; only Produce may have more than "
-                f"{MAX_REQUEST_BYTES}"
-            )
+            name, size = registration.api_key.name, end - start
+            reason = f"a {name} request of {size} bytes; only Produce may have more than {MAX_REQUEST_BYTES}"
+            raise _unreadable(reason, buffer, start, end, connection)
         elif end - start > LONG_BYTES and registration.many_names:
-            # Changes wait for the disk, and must not hold up requests that only read.
-            requests = self._services.long_changes if registration.audited else self._services.long_requests
+            requests = self._services.long_changes if registration.is_change else self._services.long_requests
             with requests.admit(connection, end - start) as permit:
                 frame = bytes(memoryview(buffer)[start:end])
                 work = self._long(registration, frame, version, correlation_id, connection, meter, requests)
@@ -125,7 +123,8 @@ class Dispatcher:
         """Name of an API, as `Dispatches.name_of`."""
         return API_NAMES[key]
 
-    def _metered(self, answer: Reply, meter: RequestMeter, connection: Connection) -> Reply:
+    def metered(self, answer: Reply, meter: RequestMeter, connection: Connection) -> Reply:
+        """Charge an answer to its client's quotas, when it is there: what is to be sent."""
         if answer is None or isinstance(answer, bytes | list):
             return self._settled(answer, meter, connection)
         return self._metered_later(answer, meter, connection)
@@ -154,7 +153,8 @@ class Dispatcher:
         try:
             header, request = _read(registration, version, frame)
         except ProtocolError as error:
-            raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
+            reason = f"malformed {key.name} v{version}: {error}"
+            raise _unreadable(reason, frame, 0, len(frame), connection) from None
         context = RequestContext(self._services, connection, key, version, correlation_id, header.client_id)
         assert registration.handler is not None
         if (
@@ -217,7 +217,8 @@ class Dispatcher:
         try:
             header, request = await requests.aside(partial(_read, registration, version, frame))
         except ProtocolError as error:
-            raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
+            reason = f"malformed {key.name} v{version}: {error}"
+            raise _unreadable(reason, frame, 0, len(frame), connection) from None
         del frame
         context = RequestContext(self._services, connection, key, version, correlation_id, header.client_id)
         if (
@@ -289,6 +290,16 @@ class Dispatcher:
             self._counters.errors[key, code] += 1
         return response_frame(key, version, correlation_id, response)
 
+    def _unsupported(
+        self, registration: Registration | None, key: int, version: int, correlation_id: int, connection: Connection
+    ) -> bytes:
+        if key < 0 or version < 0:
+            raise ConnectionAborted(f"API key {key} version {version}: that is no request of Kafka's protocol")
+        log.info("%s: API key %d version %d is not answered: UNSUPPORTED_VERSION", connection, key, version)
+        if registration is not None:  # any other number is the client's invention, and no label
+            self._counters.errors[key, ErrorCode.UNSUPPORTED_VERSION] += 1
+        return unsupported(registration, key, version, correlation_id)
+
     def _unsupported_api_versions(self, correlation_id: int) -> bytes:
         """KIP-511: answer an unknown version in version 0 with our range, so that clients ask again."""
         own = [api for api in self._services.listed_apis if api.api_key == ApiKey.API_VERSIONS]
@@ -304,8 +315,27 @@ def _comes_later(response: Any) -> bool:
 def _read(registration: Registration, version: int, frame: bytes) -> tuple[RequestHeader, Any]:
     """Decode header and body of a request. Any thread."""
     header, body = parse_request_header(frame)
-    request, _ = decode(registration.request, version, frame, body)
+    request, end = decode(registration.request, version, frame, body)
+    if end < len(frame):  # Kafka ignores that, and no client of Kafka's sends it
+        from ...protocol.message_set.kafka07 import recognise
+
+        if recognise(frame, 0, len(frame)) is not None:
+            raise MalformedRequest("bytes are left over")
     return header, request
+
+
+def _kafka07(frame: bytes | bytearray, start: int, end: int, connection: Connection) -> ConnectionAborted | None:
+    """As `kafka_refusal`, whose module is loaded with the first request that can't be read."""
+    from ..network.kafka07 import kafka_refusal
+
+    return kafka_refusal(frame, start, end, connection)
+
+
+def _unreadable(
+    reason: str, frame: bytes | bytearray, start: int, end: int, connection: Connection
+) -> ConnectionAborted:
+    """What ends a connection over a request that can't be read: for `reason`, unless its client is one of Kafka 0.7."""
+    return _kafka07(frame, start, end, connection) or ConnectionAborted(reason)
 
 
 def _counted(key: ApiKey, version: int, correlation_id: int, last: list[Any]) -> tuple[Counter[int], bytes]:

@@ -47,6 +47,14 @@ class Registration:
     audited: bool = False
     #: True: it may come with very many names (`bulk_lane.py`); its handler works in chunks (`runtime/cooperative.py`).
     many_names: bool = False
+    #: True: what it changes is not for the audit log, but may wait for a disk: that of `metadata.db`, or a sync of what the
+    #: coordinators of groups and transactions write.
+    is_slow_change: bool = False
+
+    @property
+    def is_change(self) -> bool:
+        """True if it may wait for the disk, and must not hold up requests that only read."""
+        return self.audited or self.is_slow_change
 
     @property
     def is_loaded(self) -> bool:
@@ -64,7 +72,7 @@ ON_DEMAND: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
     ApiKey.END_TXN: (0, 5),
     ApiKey.WRITE_TXN_MARKERS: (0, 2),
-    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 6),
     ApiKey.DELETE_RECORDS: (0, 2),
     ApiKey.DESCRIBE_ACLS: (0, 3),
     ApiKey.CREATE_ACLS: (0, 3),
@@ -79,7 +87,7 @@ ON_DEMAND: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.RENEW_DELEGATION_TOKEN: (0, 2),
     ApiKey.EXPIRE_DELEGATION_TOKEN: (0, 2),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (0, 3),
-    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.DELETE_GROUPS: (0, 3),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.ELECT_LEADERS: (0, 2),
@@ -100,8 +108,9 @@ ON_DEMAND: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0),
     ApiKey.PUSH_TELEMETRY: (0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
-    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 0),
-    ApiKey.STREAMS_GROUP_DESCRIBE: (0, 0),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (0, 1),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: (0, 0),
     ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1),
     ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
     ApiKey.SHARE_FETCH: (1, 2),
@@ -116,6 +125,7 @@ ON_DEMAND: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0),
+    ApiKey.UNREGISTER_CONTROLLER: (0, 0),
 }
 _registrations: dict[int, Registration] = {}
 
@@ -129,6 +139,7 @@ def api(
     audited: bool = False,
     raw: bool = False,
     many_names: bool = False,
+    is_slow_change: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register a handler for `versions` (first and last, inclusive) of `api_key`. `requires` has no default: an API without
     requirements says so.
@@ -140,7 +151,7 @@ def api(
         assert ON_DEMAND.get(api_key, versions) == versions, f"{api_key.name} has other versions in ON_DEMAND"
         low, high = versions
         _registrations[api_key] = Registration(
-            api_key, low, high, request, handler, raw, tuple(requires), audited, many_names
+            api_key, low, high, request, handler, raw, tuple(requires), audited, many_names, is_slow_change
         )
         return handler
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...storage.clock import Time
     from ...storage.manager.log_manager import LogManager
     from ...storage.scheduler import ThreadPoolScheduler
+    from ...storage.scrub.service import LogScrubber
     from ..cleaning.service import LogCleaner
     from ..groups.coordinator import GroupCoordinator
     from ..metadata.client_telemetry import ClientTelemetry
@@ -54,6 +55,7 @@ class Services:
         io_pool: does what may block for a client: syncs, cold reads, look-ups by time.
         settings: the configuration, and what changes it while the node runs.
         fetch_max_bytes: of one answer to a fetch.
+        http_port: that http.listener is bound to; 0 without one.
         authorizer: None without access control.
         listed_apis: what ApiVersions tells.
         long_requests, long_changes: requests with very many names that only look, and those that change something.
@@ -67,6 +69,7 @@ class Services:
     scheduler: ThreadPoolScheduler
     settings: DynamicSettings
     fetch_max_bytes: int
+    http_port: int
 
     metadata: MetadataStore
     features: Features
@@ -81,6 +84,7 @@ class Services:
     fetch_sessions: FetchSessions
     purgatory: FetchPurgatory
     cleaner: LogCleaner
+    scrubber: LogScrubber
     mover: Lazy[LogMover]
 
     groups: GroupCoordinator

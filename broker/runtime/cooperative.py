@@ -16,8 +16,11 @@ R = TypeVar("R")
 T = TypeVar("T")
 Steps = Generator[int, None, R]
 
+SLICE_UNITS = 100
+"""Units of work in a chunk of a request of many names, 2 to 8 µs each: what a light request waits for a heavy one."""
+
 CHUNK_UNITS = 400
-"""Units of work in a chunk: some 2 to 4 ms."""
+"""Topics and partitions of a Produce or a Fetch in a chunk: some 1 to 4 ms."""
 
 
 MANY_ELEMENTS = 2 * CHUNK_UNITS
@@ -75,7 +78,7 @@ def _run_chunk(steps: Steps[R]) -> tuple[bool, R | None]:
     """Run one chunk: (True, the result) if it was the last one, else (False, None)."""
     units = 0
     try:
-        while units < CHUNK_UNITS:
+        while units < SLICE_UNITS:
             units += next(steps)
     except StopIteration as end:
         return True, end.value

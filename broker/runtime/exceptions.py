@@ -10,4 +10,12 @@ class RequestDeferred(Exception):
 
 
 class ConnectionAborted(Exception):
-    """Raised to close a connection with one log line: what the client did, and where."""
+    """Raised to close a connection with one log line: what the client did, and where.
+
+    Attributes:
+        answer: sent before the end, as far as the socket takes it at once; empty for nothing.
+    """
+
+    def __init__(self, reason: str, answer: bytes = b"") -> None:
+        super().__init__(reason)
+        self.answer = answer

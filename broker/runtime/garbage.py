@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 #: Logs from which on a full collection is felt (some 25 ms).
 MANY_LOGS = 500
-#: Full collections are called for after so many times that they were held off.
+#: Full collections are called for after so many times that they were held off, and so many seconds: with thousands of
+#: connections one takes tens of milliseconds, and whoever sends bulk requests without a gap shall not have one each second.
 _HELD_OFF_AT_MOST = 100
+_APART_S = 10.0
 _NEVER = 2**31 - 1
 
 _lock = threading.Lock()
 _held_off = 0
 _gone_on = 0
+_called_for = float("-inf")
 _thresholds = gc.get_threshold()
 
 
@@ -61,17 +65,19 @@ def pause_full_gc() -> None:
         _held_off += 1
 
 
-def resume_full_gc() -> None:
-    """End one `pause_full_gc`. Every hundredth call runs a full collection, in case pauses follow one another without a
-    gap.
+def resume_full_gc(now: Callable[[], float] = time.monotonic) -> None:
+    """End one `pause_full_gc`. After a hundred calls, and ten seconds after the last time, a full collection is run, in case
+    pauses follow one another without a gap. `now` gives seconds.
     """
-    global _held_off, _gone_on
+    global _held_off, _gone_on, _called_for
     with _lock:
         _held_off -= 1
         _gone_on += 1
         if not _held_off:
             gc.set_threshold(*_thresholds)
-        is_due = _gone_on % _HELD_OFF_AT_MOST == 0
+        is_due = _gone_on >= _HELD_OFF_AT_MOST and (moment := now()) - _called_for >= _APART_S
+        if is_due:
+            _gone_on, _called_for = 0, moment
     if is_due:
         gc.collect()
 

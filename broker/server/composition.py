@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...storage.scrub.service import LogScrubber
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC, partition_directory_name
 from ..cleaning.service import LogCleaner
 from ..coordinator.parts import CoordinatorParts
@@ -27,6 +28,7 @@ from ..metadata.producer_ids import ProducerIds
 from ..metadata.resource_config import ResourceConfigs
 from ..metadata.store import ACL, QUOTA, SCRAM, MetadataStore
 from ..metadata.topics import TopicRegistry
+from ..metadata.topology_descriptions import TopologyDescriptions
 from ..partitions.conversion_thread import Conversions
 from ..partitions.fetch_session import FetchSessions
 from ..partitions.partition import PartitionTable
@@ -85,6 +87,7 @@ class KeptMetadata(NamedTuple):
     credentials: Mapping[str, Mapping[str, str]]
     authorizer: Authorizer | None
     quotas: QuotaManager
+    descriptions: TopologyDescriptions
 
 
 def read_metadata(basics: Basics, logs: LogManager, store: MetadataStore) -> KeptMetadata:
@@ -113,11 +116,14 @@ def read_metadata(basics: Basics, logs: LogManager, store: MetadataStore) -> Kep
         stored.resources.get(SCRAM, {}),
         authorizer,
         QuotaManager(settings.config, stored.resources.get(QUOTA, {}), store, time),
+        TopologyDescriptions(stored.descriptions, store, lambda: settings.config),
     )
 
 
-def make_services(basics: Basics, logs: LogManager, store: MetadataStore, kept: KeptMetadata) -> Services:
-    """Parts of a node whose logs are not loaded yet. Loop thread."""
+def make_services(
+    basics: Basics, logs: LogManager, store: MetadataStore, kept: KeptMetadata, http_port: int
+) -> Services:
+    """Parts of a node whose logs are not loaded yet. Loop thread. `http_port`: that is bound, 0 without HTTP."""
     loop, time, timer, io_pool = basics.loop, basics.time, basics.timer, basics.io_pool
     settings, resources = kept.settings, kept.resources
     topics = TopicRegistry(settings.config, store, io_pool, time, uuid.uuid4)
@@ -125,7 +131,7 @@ def make_services(basics: Basics, logs: LogManager, store: MetadataStore, kept: 
     partitions = PartitionTable(topics, loop, conversions)
     topics.on_deleted.append(partitions.forget)
     parts = CoordinatorParts(partitions, topics, settings, time, timer, loop, io_pool)
-    groups = GroupCoordinator.of(parts, resources)
+    groups = GroupCoordinator.of(parts, resources, kept.descriptions)
     producer_ids = ProducerIds(store)
     purgatory = FetchPurgatory(loop, timer)
     cleaner = LogCleaner(settings.config, logs, basics.file_system, time)
@@ -139,6 +145,7 @@ def make_services(basics: Basics, logs: LogManager, store: MetadataStore, kept: 
         scheduler=basics.scheduler,
         settings=settings,
         fetch_max_bytes=basics.config.fetch_max_bytes,
+        http_port=http_port,
         metadata=store,
         features=kept.features,
         resources=resources,
@@ -151,6 +158,7 @@ def make_services(basics: Basics, logs: LogManager, store: MetadataStore, kept: 
         fetch_sessions=FetchSessions(basics.config.max_incremental_fetch_session_cache_slots, time, basics.randomness),
         purgatory=purgatory,
         cleaner=cleaner,
+        scrubber=LogScrubber(settings.config, logs, basics.file_system, time, basics.scheduler),
         mover=Lazy(partial(_mover, settings, logs, partitions, cleaner, time, loop)),
         groups=groups,
         transactions=Lazy(partial(_transactions, parts, groups, kept.features, producer_ids)),

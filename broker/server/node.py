@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import resource
 import signal
@@ -33,11 +34,13 @@ from ..metadata.store import MetadataStore
 from ..metadata.topics import SHARE_GROUP_STATE, TRANSACTION_STATE
 from ..monitoring.node_state import NodeState
 from ..network.socket_server import SocketServer
+from ..produce_fetch._quick import QuickPath
 from ..requests.dispatcher import Dispatcher
 from ..requests.registry import listed_versions, load_apis
 from ..runtime.durability import durability_line
 from ..runtime.garbage import gc_paused
 from ..runtime.lazy import Lazy
+from ..runtime.service_manager import ServiceManager
 from ..runtime.threads import prefer_latency
 from ..runtime.timer import LoopTimer, Timer
 from ..security.open_listeners import ADVICE, open_listeners
@@ -147,6 +150,7 @@ class Node:
         await self._listen(services)
         services.logs.start()
         await loop.run_in_executor(io_pool, services.cleaner.start)
+        services.scrubber.start()
         loop.run_in_executor(io_pool, prefer_latency, threading.get_native_id())
         if services.logs.interrupted_moves:
             services.mover.get().resume()
@@ -192,7 +196,9 @@ class Node:
             self.socket_server.use(config)
             logs.use(config)
             basics.scheduler.resize(config.background_threads)
-        self.state.services = services = make_services(basics, logs, store, kept)
+        services = make_services(basics, logs, store, kept, 0 if self.http is None else self.http.port)
+        await run(services.scrubber.recall)  # HTTP answers for services from now on
+        self.state.services = services
         return services
 
     async def _load_logs(self, services: Services) -> None:
@@ -205,6 +211,7 @@ class Node:
         # Before requests come: they move logs and delete topics, and the cleaner's checkpoints have to follow.
         await run(services.cleaner.load)
         services.producer_ids.never_below(topics.producer_id_floor)
+        await run(services.scrubber.believe)
         if "basic" in self._basics.config.http_authentication:
             services.users.get()  # read here, on the loop thread: HTTP's threads may look at them then
 
@@ -228,6 +235,7 @@ class Node:
         if (shares := services.share.if_made) is not None:
             shares.settings.use(config)
         services.scheduler.resize(config.background_threads)
+        services.scrubber.use(config)
         if (mover := services.mover.if_made) is not None:
             mover.use(config)
         # New threads wait for passes under way to end.
@@ -241,7 +249,9 @@ class Node:
             await services.share.get().coordinator.start()
 
     async def _listen(self, services: Services) -> None:
-        dispatcher = self._around(Dispatcher(services, self._registrations))
+        every = Dispatcher(services, self._registrations)
+        every.quick = QuickPath(services, every.metered).take
+        dispatcher = self._around(every)
         await self.socket_server.start(
             partial(gated_requests, dispatcher),
             partial(gated_message_sets, self._message_sets),
@@ -297,6 +307,7 @@ class Node:
         await run(services.partitions.join_writers)
         await services.topics.stop()
         await run(services.cleaner.stop)
+        await run(services.scrubber.stop)
 
 
 def raise_descriptor_limit() -> None:
@@ -323,6 +334,13 @@ async def _serve(config: BrokerConfig) -> int:
         # Under nohup a terminal that closes is no reason to stop; otherwise it is one, and in order.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stop.set)
+    manager = ServiceManager.of(os.environ, LoopTimer(loop))
+    if manager.watchdog_s is not None:
+        # Its signal is SIGABRT: the journal then has what each thread was doing.
+        import faulthandler
+
+        faulthandler.enable()
+    manager.starting()
     node = Node(config, loop)
     starting = loop.create_task(node.start())
     stopping = loop.create_task(stop.wait())
@@ -332,6 +350,7 @@ async def _serve(config: BrokerConfig) -> int:
         addresses = await starting
         hint = node.socket_server.hint
         print("ready", *addresses, *([f"({hint})"] if hint else []), flush=True)
+        manager.serving(f"serving {' '.join(addresses)}")
         log.info("serving %s", " ".join(addresses))
         if hint:
             log.info("%s; see docs/CONTAINER.md", hint)
@@ -346,6 +365,8 @@ async def _serve(config: BrokerConfig) -> int:
         log.info("stopping")
     finally:
         stopping.cancel()
+        manager.stopping()
         await node.stop()
+        manager.close()
     log.info("stopped")
     return 0

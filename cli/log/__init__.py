@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from . import anatomy, compact, dump, export_kraft, verify
+from . import anatomy, compact, dump, export_kraft, scrub, verify
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-TOOLS = (dump, verify, anatomy, compact, export_kraft)
+TOOLS = (dump, verify, scrub, anatomy, compact, export_kraft)
 
 
 def add_parser(commands: Subparsers) -> None:

@@ -1,5 +1,6 @@
-"""`tidelog log export-kraft DIR...`: writes the metadata that Apache Kafka 4.3 or newer needs to start on our directories.
+"""`tidelog log export-kraft DIR...`: writes the metadata that Apache Kafka needs to start on our directories.
 
+The oldest release that opens them is printed: 4.3, or that of the Kafka which raised its features here before.
 DIR are all of log.dirs, the first one first; nothing in them but `__cluster_metadata-0` is written. Do it last, after the
 daemon was stopped: topics and settings are told as they are now. Kafka is then started on the same directories with
 `process.roles=broker,controller`, the node.id that is printed, and `controller.quorum.voters` naming that node. For a
@@ -66,5 +67,8 @@ def run(options: Any) -> int:
         print(f"{report.carried} records of tokens and the like are those that Apache Kafka had here")
     for topic, setting in report.left_out:
         print(f"left out, as Apache Kafka has no such setting: {setting} of topic {topic}")
-    print(f"start Apache Kafka with node.id={report.node_id}; it is cluster {report.cluster_id}")
+    print(
+        f"start Apache Kafka ({report.kafka}{'' if report.kafka.startswith('newer') else ' or newer'}) with "
+        f"node.id={report.node_id}; it is cluster {report.cluster_id}"
+    )
     return 0

@@ -10,7 +10,10 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...storage.inspect.verify_report import Finding
+    from ..support.output import ProgressBar
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -31,25 +34,34 @@ def run(options: Any) -> int:
     from ...storage.io.filesystem import RealFileSystem
     from ..support.output import ProgressBar
 
-    found: list[Finding] = []
     with ProgressBar("verify") as bar:
-        for finding in verify(RealFileSystem(), options.directory, Progress(bar.total, bar.done)):
-            if options.quiet and not finding.is_fault:
-                continue
-            found.append(finding)
-            if not options.json:
-                bar.clear()
-                print(_line(finding), flush=True)
-        read, seconds = bar.done_bytes, bar.elapsed_s
+        findings = verify(RealFileSystem(), options.directory, Progress(bar.total, bar.done))
+        return print_findings(findings, options, bar, "batches")
+
+
+def print_findings(findings: Iterable[Finding], options: Any, bar: ProgressBar, read: str) -> int:
+    """Print findings as they come, and then the verdict, as `--json` and `--quiet` say; `log scrub` does the same. Returns the
+    exit code, 1 when there is a fault. `read` says what the bar has counted bytes of.
+    """
+    found: list[Finding] = []
+    for finding in findings:
+        if options.quiet and not finding.is_fault:
+            continue
+        found.append(finding)
+        if not options.json:
+            bar.clear()
+            print(_line(finding), flush=True)
+    bar.clear()
     faults = sum(finding.is_fault for finding in found)
     if options.json:
-        _print_json(found, faults, read)
+        _print_json(found, faults, bar.done_bytes)
     else:
-        _print_summary(found, faults, f"{read / _MIB:,.1f} MiB of batches read in {seconds:.1f} s")
+        _print_summary(found, faults, f"{bar.done_bytes / _MIB:,.1f} MiB of {read} read in {bar.elapsed_s:.1f} s")
     return 1 if faults else 0
 
 
 def _line(finding: Finding) -> str:
+    """One line for people."""
     from ...storage.inspect.part import printable
 
     place = finding.path if finding.position < 0 else f"{finding.path} at {finding.position}"
@@ -58,6 +70,7 @@ def _line(finding: Finding) -> str:
 
 
 def _print_summary(found: list[Finding], faults: int, read: str) -> None:
+    """Print what to do about each kind of fault, and the verdict; `read` says what was read."""
     rules = {finding.rule: finding for finding in found}
     for rule, finding in rules.items():
         if finding.is_fault:
@@ -68,6 +81,7 @@ def _print_summary(found: list[Finding], faults: int, read: str) -> None:
 
 
 def _print_json(found: list[Finding], faults: int, read: int) -> None:
+    """Print one JSON object; `read` in bytes."""
     import json
 
     findings = [

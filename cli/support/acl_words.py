@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from ...broker.security.acl.model import EVERYTHING, Acl, AclOperation, PatternType, Permission, ResourceType
+from ...broker.security.acl.rules import address_range, is_range
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -91,19 +92,26 @@ def principal(text: str) -> str:
 
 
 def host(text: str) -> str:
-    """An address, or `*`. Names are refused: rules are compared with addresses."""
+    """An address, a range of addresses as ADDRESS/BITS, or `*`. Names are refused: rules are compared with addresses."""
+    if not is_range(text):
+        return address(text)
+    if address_range(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no range of addresses: write ADDRESS/BITS, as 10.0.0.0/8")
+    return text
+
+
+def address(text: str) -> str:
+    """An address, or `*`."""
     if text == EVERYTHING:
         return text
     try:
-        address = ipaddress.ip_address(text)
+        parsed = ipaddress.ip_address(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no address: rules know single addresses, and * for all"
-        ) from None
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
+        raise argparse.ArgumentTypeError(f"{text!r} is no address; * stands for all") from None
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
     # As Java writes it, for Apache Kafka compares spellings.
-    return ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
+    return ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
 
 
 def pointless(resource: ResourceType, wanted: Iterable[AclOperation]) -> str:

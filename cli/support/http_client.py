@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import base64
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,10 @@ DEFAULT_ADDRESS = "127.0.0.1:9404"
 VARIABLE = "TIDELOG_HTTP_LISTENER"
 CONFIG_VARIABLE = "TIDELOG_COMMAND_CONFIG"
 TIMEOUT_S = 30.0
+_NOT_FOUND = 404
+SETTING = "http.listener"
+#: Addresses that are bound to all interfaces.
+_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - not bound
 MAX_ANSWER_BYTES = 64 << 20
 
 
@@ -38,11 +44,17 @@ class HttpFailure(OSError):
 
 
 def add_http_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--http",
         metavar="HOST:PORT",
         help="the daemon's http.listener, with https:// before it where that speaks TLS "
         f"(default: {VARIABLE}, else {DEFAULT_ADDRESS})",
+    )
+    where.add_argument(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="the daemon's Kafka listener, which is asked for its http.listener",
     )
     parser.add_argument(
         "--command-config",
@@ -69,11 +81,11 @@ class HttpDaemon:
 
 
 def daemon_of(options: argparse.Namespace) -> HttpDaemon:
-    """The daemon that a command's arguments speak of. HttpFailure."""
+    """The daemon that a command's arguments speak of. HttpFailure; KafkaFailure where it is asked by its Kafka listener."""
     from ...protocol.client_security import ClientSecurityError
     from .kafka_client import KafkaFailure, read_properties, read_security
 
-    host, port, by_tls = address_of(options.http)
+    host, port, by_tls = address_of(options.http) if options.bootstrap_server is None else _told_address(options)
     file = options.command_config or os.environ.get(CONFIG_VARIABLE)
     try:
         security = read_security(file) if file else None
@@ -99,6 +111,67 @@ def _context(security: ClientSecurity | None) -> ssl.SSLContext:
     from ...protocol.client_security import ClientSecurity
 
     return (security or ClientSecurity()).tls_context()
+
+
+def _told_address(options: argparse.Namespace) -> tuple[str, int, bool]:
+    """The address that the daemon's settings tell, as `address_of`. HttpFailure, KafkaFailure."""
+    from ...config.listener import parse_address
+    from ...protocol.messages.metadata import MetadataRequest, MetadataResponse
+    from ..configs import RESOURCES, described
+    from .kafka_client import client_of
+
+    with client_of(options) as client:
+        there = client.bootstrap
+        brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), MetadataResponse).brokers
+        found = {}
+        if brokers:
+            (entries,) = described(client, [(RESOURCES["broker"], str(brokers[0].node_id))], [SETTING])
+            found = {entry.name: entry.value or "" for entry in entries}
+    if SETTING not in found:
+        raise HttpFailure(f"{there} is no tidelog daemon: it has no setting {SETTING}")
+    text = found[SETTING].strip()
+    if not text:
+        raise HttpFailure(f"the daemon at {there} has no {SETTING}, which this command needs: start it with one")
+    try:
+        listener = parse_address(text.rstrip("/"), "http", "https")
+    except ValueError as error:
+        raise HttpFailure(f"{SETTING} of {there}: {error}") from None
+    kafka_host = there.rpartition(":")[0].strip("[]")
+    host = kafka_host if listener.host in _EVERYWHERE else listener.host
+    if _is_loopback(host) and not _is_loopback(kafka_host):
+        # Here that address leads to another daemon, or to none.
+        raise HttpFailure(
+            f"{SETTING} of {there} is {text}, which is reached on that machine alone: run this there, or say by --http where a "
+            "tunnel leads to it"
+        )
+    return host, listener.port, listener.security_protocol == "SSL"
+
+
+@contextmanager
+def naming_nearest(options: argparse.Namespace, name: str) -> Iterator[None]:
+    """Adds the nearest topic's name to a failure that there is no topic `name`, where --bootstrap-server says whom to ask."""
+    try:
+        yield
+    except HttpFailure as error:
+        if error.status != _NOT_FOUND or options.bootstrap_server is None:
+            raise
+        from .kafka_client import KafkaFailure, client_of
+        from .missing import topic_names
+        from .nearest import did_you_mean
+
+        guess = ""
+        with suppress(KafkaFailure), client_of(options) as client:
+            guess = did_you_mean(name, topic_names(client))
+        raise HttpFailure(f"{error}{guess}", error.status) from None
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def address_of(given: str | None) -> tuple[str, int, bool]:

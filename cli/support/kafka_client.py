@@ -1,13 +1,14 @@
 """Kafka client of the commands: finds the daemon, sends one request at a time, and reports failures in one line.
 
 Our own client (`clients/kafka`) and its declared messages: administration works from the base install, and as well against
-Apache Kafka. Records go through librdkafka instead (`produce.py`, `consume.py`).
+Apache Kafka. Records go through the pipeline's client, or librdkafka (`own_client.py`, `rdkafka.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import struct
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -139,13 +140,15 @@ def client_of(options: argparse.Namespace) -> KafkaClient:
     return KafkaClient(bootstrap_of(options.bootstrap_server), security_of(options))
 
 
-def failure(what: str, code: int, message: str | None = None) -> KafkaFailure:
-    """Exception for an error code of an answer: its meaning, and what to do."""
+def failure(what: str, code: int, message: str | None = None, guess: str = "") -> KafkaFailure:
+    """Exception for an error code of an answer: its meaning, and what to do, or `guess` (`; did you mean …?`) in its place."""
     from ...protocol.errors import ERRORS
 
     known = ERRORS.get(code)
     name = known.name if known is not None else f"error {code}"
     text = f"{what}: {message or (known.text if known is not None else name)}"
+    if guess:
+        return KafkaFailure(text.rstrip(".") + guess, name)
     hint = _HINTS.get(name)
     return KafkaFailure(f"{text} ({hint})" if hint else text, name)
 
@@ -198,7 +201,12 @@ class KafkaClient:
 
     def ask(self, request: ApiMessage, response: type[ResponseT], most: int | None = None) -> ResponseT:
         """The answer in the newest version that both know, at most `most`. KafkaFailure."""
-        return self.connection.request(request, response, up_to=most)
+        try:
+            return self.connection.request(request, response, up_to=most)
+        except struct.error:  # of encoding, before anything was sent
+            raise KafkaFailure(
+                f"a number is too large or too small for Kafka's request {request.API_KEY.name}"
+            ) from None
 
     def ask_coordinator(
         self,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from .kafka_client import KafkaFailure, check, failure
+from .kafka_client import KafkaFailure, check
+from .missing import check_topic
 
 if TYPE_CHECKING:
     from ...protocol.messages.metadata import MetadataResponseTopic
@@ -30,7 +31,7 @@ def topics_of(client: KafkaClient, names: Iterable[str] | None = None) -> list[M
     request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     answer = client.ask(request, MetadataResponse)
     for topic in answer.topics:
-        check(f"topic {topic.name}", topic.error_code)
+        check_topic(client, topic.name or "", topic.error_code)
     return sorted(answer.topics, key=lambda topic: topic.name or "")
 
 
@@ -43,8 +44,13 @@ def partitions_of(client: KafkaClient, names: Iterable[str]) -> list[Partition]:
     ]
 
 
-def offsets_at(client: KafkaClient, partitions: Mapping[Partition, int]) -> dict[Partition, int]:
-    """The offset of each partition at a timestamp in ms, or at `EARLIEST` or `LATEST`; -1 where none is so late."""
+def offsets_at(
+    client: KafkaClient, partitions: Mapping[Partition, int], *, committed: bool = False
+) -> dict[Partition, int]:
+    """The offset of each partition at a timestamp in ms, or at `EARLIEST` or `LATEST`; -1 where none is so late.
+
+    `committed`: the latest is where the first open transaction begins.
+    """
     from ...protocol.messages.list_offsets import (
         ListOffsetsPartition,
         ListOffsetsRequest,
@@ -58,7 +64,8 @@ def offsets_at(client: KafkaClient, partitions: Mapping[Partition, int]) -> dict
     if not by_topic:
         return {}
     asked = [ListOffsetsTopic(name=name, partitions=parts) for name, parts in by_topic.items()]
-    answer = client.ask(ListOffsetsRequest(replica_id=-1, topics=asked), ListOffsetsResponse)
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=asked)
+    answer = client.ask(request, ListOffsetsResponse)
     found = {}
     for told in answer.topics:
         for part in told.partitions:
@@ -67,11 +74,13 @@ def offsets_at(client: KafkaClient, partitions: Mapping[Partition, int]) -> dict
     return found
 
 
-def bounds_of(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
-    """Start and end of each."""
+def bounds_of(
+    client: KafkaClient, partitions: Iterable[Partition], *, committed: bool = False
+) -> dict[Partition, Bounds]:
+    """Start and end of each. `committed`: as `offsets_at`."""
     wanted = list(partitions)
     starts = offsets_at(client, dict.fromkeys(wanted, EARLIEST))
-    ends = offsets_at(client, dict.fromkeys(wanted, LATEST))
+    ends = offsets_at(client, dict.fromkeys(wanted, LATEST), committed=committed)
     return {partition: Bounds(starts[partition], ends[partition]) for partition in wanted}
 
 
@@ -90,6 +99,12 @@ def sizes_of(client: KafkaClient) -> dict[Partition, int]:
         for part in topic.partitions
         if not part.is_future_key
     }
+
+
+def no_partition(topic: str, partition: int, count: int) -> str:
+    """The sentence for a partition that a topic has not."""
+    there = "0 alone" if count == 1 else f"0 to {count - 1}"
+    return f"there is no partition {topic}-{partition}; the topic has {there}"
 
 
 def parse_partition(text: str) -> tuple[str, list[int] | None]:
@@ -111,6 +126,6 @@ def chosen(client: KafkaClient, texts: Iterable[str]) -> list[Partition]:
         there = partitions_of(client, [name])
         for number in numbers or [number_there for _, number_there in there]:
             if (name, number) not in there:
-                raise failure(f"partition {name}-{number}", 3)
+                raise KafkaFailure(no_partition(name, number, len(there)))
             wanted.append((name, number))
     return wanted

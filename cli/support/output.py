@@ -39,6 +39,11 @@ def print_json(content: object) -> int:
     return 0
 
 
+def say_empty(text: str) -> None:
+    """Say on stderr that there is nothing to print: standard output stays empty, as programs want it."""
+    print(f"tidelog: {text}", file=sys.stderr)
+
+
 def print_deletions(deleted: Sequence[str | None], errors: Mapping[str, str], *, as_json: bool) -> int:
     """Print names that were deleted, and on stderr the errors of the others; returns the exit code."""
     if as_json:
@@ -134,6 +139,8 @@ class ProgressBar:
         rate = self.done_bytes / (now - self._start) / _MIB if now > self._start else 0.0
         if self._unit:
             facts = f"{share:4.0%}  {self.done_bytes:,} of {self.total_bytes:,} {self._unit}"
+        elif not self.total_bytes:  # a pipe: nobody knows
+            facts = f"{self.done_bytes / _MIB:,.0f} MiB  {rate:,.0f} MiB/s"
         else:
             facts = (
                 f"{share:4.0%}  {self.done_bytes / _MIB:,.0f} of {self.total_bytes / _MIB:,.0f} MiB  {rate:,.0f} MiB/s"

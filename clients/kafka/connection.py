@@ -20,11 +20,11 @@ from enum import Enum, auto
 from typing import NamedTuple, NoReturn, Protocol, TypeVar
 
 from ...protocol.client_security import ClientSecurity, ClientSecurityError
-from ...protocol.errors import ProtocolError, UnsupportedFieldError
+from ...protocol.errors import ErrorCode, ProtocolError, UnsupportedFieldError
 from ...protocol.messages.api_versions import ApiVersionsResponse
 from ...protocol.oauth_token import TokenUnavailableError
 from ...protocol.schema import ApiMessage
-from .conversations import SaslRefusedError, ask_versions, authenticate
+from .conversations import MeantNode, SaslRefusedError, ask_versions, authenticate
 from .protocol import ClientProtocol, NoCommonVersionError, Steps, Ticket, error_text, reading
 
 Address = tuple[str, int]
@@ -139,6 +139,10 @@ class ConnectionLostError(Exception):
     """The connection is of no use any more, for a reason that is no other exception: one sentence."""
 
 
+class MisroutedError(ConnectionLostError):
+    """The address leads to another node than the one that is meant (KIP-1242): what is known of the cluster does not hold."""
+
+
 class Failure(NamedTuple):
     """Failure of a connection, for the owner's `explain` to make an exception of.
 
@@ -171,7 +175,8 @@ class Connection:
     """Opened by the constructor; one thread at a time. A failure closes it, and answers that were to come are lost; only a
     request that is not sent, as no common version can say it, leaves it open.
 
-    Each call raises what `explain` makes of a failure. Nothing is repeated.
+    Each call raises what `explain` makes of a failure. Nothing is repeated. `meant`: the node that the address should lead to, if
+    it is known; a broker from Kafka 4.4 on says if it is another one.
 
     Attributes:
         session: times of `clock` at which the SASL session is to be renewed, and at which it has to be; None: it has no end.
@@ -183,6 +188,7 @@ class Connection:
         settings: ConnectionSettings,
         *,
         explain: Explain,
+        meant: MeantNode | None = None,
         connect: Callable[[Address, ConnectionSettings], Transport] = open_transport,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -198,7 +204,9 @@ class Connection:
         self._transport: Transport | None = None
         try:
             self._transport = connect(address, settings)
-            answer = _hold(ask_versions(settings.software), self._exchange)
+            answer = _hold(ask_versions(settings.software, meant), self._exchange)
+            if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and meant is not None:
+                raise MisroutedError(f"it is not node {meant.node_id} of cluster {meant.cluster_id} any more")
             if answer.error_code:
                 raise ConnectionLostError(f"it does not list its API versions: {error_text(answer.error_code)}")
             self._protocol.learn(answer)

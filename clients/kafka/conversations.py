@@ -1,6 +1,6 @@
 """Conversations of several requests: the opening of a connection, and the look-up of coordinators.
 
-    ask_versions       the versions that the broker speaks (KIP-511)
+    ask_versions       the versions that the broker speaks (KIP-511), and whether it is the broker that is meant (KIP-1242)
     authenticate       SASL: who asks (KIP-43, KIP-368)
     find_coordinators  coordinators of groups and transactional ids: one key at a time before version 4 (KIP-699)
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 from ...protocol.client_security import ClientSecurityError
 from ...protocol.errors import ErrorCode, unpickled
@@ -40,8 +41,33 @@ class ExchangeFailedError(ClientSecurityError):
     """The broker's messages in the exchange don't prove that it knows the password, or are malformed."""
 
 
-def ask_versions(software: str) -> Steps[ApiVersionsResponse]:
-    """Asks what the broker speaks. `software`: this client's name, for the broker's statistics; "" to give none."""
+class MeantNode(NamedTuple):
+    """Node that a connection is to reach, as metadata have named it."""
+
+    cluster_id: str
+    node_id: int
+
+
+#: Version of ApiVersions from which on a broker can be told which node is meant: Kafka 4.4.
+MEANT_FROM = 5
+
+
+def ask_versions(software: str, meant: MeantNode | None = None) -> Steps[ApiVersionsResponse]:
+    """Asks what the broker speaks. `software`: this client's name, for the broker's statistics; "" to give none.
+
+    `meant`: another node than this one answers REBOOTSTRAP_REQUIRED (KIP-1242). Brokers of before Kafka 4.4 are asked once
+    more, without it; so give it to those that are known to speak version 5. It needs a name.
+    """
+    if meant is not None and software:
+        telling = ApiVersionsRequest(
+            client_software_name=software,
+            client_software_version="1",
+            cluster_id=meant.cluster_id,
+            node_id=meant.node_id,
+        )
+        checked: ApiVersionsResponse = yield Asked(telling, ApiVersionsResponse, MEANT_FROM, MEANT_FROM)
+        if checked.error_code != ErrorCode.UNSUPPORTED_VERSION:
+            return checked
     request = ApiVersionsRequest(client_software_name=software, client_software_version="1")
     answer: ApiVersionsResponse = yield Asked(request, ApiVersionsResponse, 3 if software else 0)
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and software:  # before Kafka 2.4

@@ -27,8 +27,9 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 T = TypeVar("T")
 
 _API_VERSIONS = int(ApiVersionsResponse.API_KEY)
-#: Version of ApiVersions that every broker answers, whatever it speaks (KIP-511).
-_KNOWN_AT_FIRST = {_API_VERSIONS: (0, 3)}
+#: Versions of ApiVersions that are asked before anything is known: every broker answers any, if only with UNSUPPORTED_VERSION
+#: (KIP-511).
+_KNOWN_AT_FIRST = {_API_VERSIONS: (0, 5)}
 _UNSUPPORTED_VERSION = INT32.pack(ErrorCode.UNSUPPORTED_VERSION)[2:]  # an INT16
 
 

@@ -17,6 +17,7 @@ from ..setting import (
     Allowed,
     Group,
     Setting,
+    SettingType,
     at_least,
     between,
     one_of,
@@ -144,6 +145,8 @@ _NODE = (
     ),
 )
 
+_ONE_COPY = "one node keeps one copy"
+
 _TOPICS = (
     Setting(
         "auto.create.topics.enable", type=BOOLEAN, default=True, group=Group.TOPICS, importance=HIGH,
@@ -154,15 +157,31 @@ _TOPICS = (
         doc="Partitions of a topic that is made without saying how many.",
     ),
     Setting(
-        "default.replication.factor", type=INT, default=1, allowed=between(1, 1), group=Group.TOPICS,
-        doc="Copies of a topic that is made without saying how many. One node has one.",
-        why_different="one node can keep one copy, and says so",
+        "default.replication.factor", type=INT, default=1, allowed=at_least(1), group=Group.TOPICS,
+        doc="Copies of a topic that is made without saying how many. A number above 1 is taken, so that a Kafka file starts "
+            "the daemon, and read as 1 with a line in the log. CreateTopics with such a number is refused.",
+        why_different=_ONE_COPY,
+    ),
+    *(
+        Setting(
+            name, type=SettingType.SHORT, default=1, allowed=at_least(1), group=Group.TOPICS, importance=HIGH,
+            doc=f"Copies of {topic}. A number above 1 is taken, and read as 1 with a line in the log.",
+            why_different=_ONE_COPY,
+        )
+        for name, topic in (
+            ("offsets.topic.replication.factor", "__consumer_offsets"),
+            ("transaction.state.log.replication.factor", "__transaction_state"),
+            ("share.coordinator.state.topic.replication.factor", "__share_group_state"),
+        )
     ),
     Setting(
         "delete.topic.enable", type=BOOLEAN, default=True, group=Group.TOPICS, importance=HIGH,
         doc="Whether topics may be deleted over the protocol.",
     ),
 )
+
+COPIES = tuple(row.name for row in _TOPICS if row.name.endswith("replication.factor"))
+"""Numbers of copies: whatever is given, they are read as 1."""
 
 _LOGS = (
     Setting(

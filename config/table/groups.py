@@ -196,6 +196,14 @@ GROUP_ROWS: tuple[Setting, ...] = (
         group=Group.CONSUMER_GROUPS,
         doc="Longest assignment interval in milliseconds that a streams group may be given.",
     ),
+    Setting(
+        "group.streams.topology.descriptions.max.bytes", type=LONG, default=16 * 1024 * 1024, allowed=at_least(0),
+        group=Group.CONSUMER_GROUPS, dynamic=True, own=True,
+        doc="Bytes that the descriptions of all streams groups' topologies may take: the graphs of nodes that `tidelog groups "
+            "describe --topology` shows (KIP-1331). One that does not fit is not kept, and not asked for again. 0 turns it "
+            "off: applications are not asked for theirs. Apache Kafka has a plug-in for this "
+            "(group.streams.topology.description.plugin.class).",
+    ),
 )
 
 

@@ -1,6 +1,6 @@
 """Names that Kafka has and one node of ours has no use for, and the few that it must not take silently.
 
-Both lists hold names only: a value is never parsed. The names are those of Kafka 4.3, and of older versions whose
+Both lists hold names only: a value is never parsed. The names are those of Kafka 4.4, and of older versions whose
 `server.properties` files are still around. NO_MEANING: taken with one log line. REFUSED: an error, unless the value
 is one that changes nothing.
 """
@@ -48,9 +48,8 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         inter.broker.listener.name inter.broker.protocol.version security.inter.broker.protocol
         sasl.mechanism.inter.broker.protocol request.timeout.ms socket.connection.setup.timeout.ms
         socket.connection.setup.timeout.max.ms log.dir.failure.timeout.ms
-        offsets.topic.replication.factor offsets.commit.timeout.ms transaction.state.log.min.isr
-        transaction.state.log.replication.factor share.coordinator.state.topic.min.isr
-        share.coordinator.state.topic.replication.factor
+        offsets.commit.timeout.ms transaction.state.log.min.isr
+        share.coordinator.state.topic.min.isr
         """,
     ),
     (
@@ -76,7 +75,8 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
     (
         "nothing is kept on remote storage",
         """
-        log.local.retention.bytes log.local.retention.ms remote.fetch.max.wait.ms
+        log.local.retention.bytes log.local.retention.ms log.remote.copy.lag.bytes log.remote.copy.lag.ms
+        remote.fetch.max.wait.ms
         remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
         remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
         remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
@@ -107,6 +107,26 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         group.consumer.assignor.offload.enable group.share.assignor.offload.enable group.streams.assignor.offload.enable
         """,
     ),
+    (
+        "streams groups have no warm-up tasks, and one assignor, which is Kafka's built-in one and knows no tags",
+        """
+        group.streams.acceptable.recovery.lag group.streams.assignors group.streams.max.warmup.replicas
+        group.streams.min.task.offset.interval.ms group.streams.num.warmup.replicas group.streams.rack.aware.assignment.tags
+        group.streams.task.offset.interval.ms
+        """,
+    ),
+    (
+        "what a share group gives up is archived: there is no dead-letter queue (KIP-1191)",
+        """
+        errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix
+        group.share.dlq.manager.class.name
+        """,
+    ),
+    (
+        "all records of a compressed batch may take 128 MiB together, whatever the topic",
+        "max.decompressed.message.bytes",
+    ),
+    ("the daemon keeps descriptions of topologies itself", "group.streams.topology.description.plugin.class"),
     (
         "that protocol is not answered by this version",
         """

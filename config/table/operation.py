@@ -19,6 +19,14 @@ OPERATION_ROWS: tuple[Setting, ...] = (
             "Apache Kafka does, and what lies behind is gone. What a crash left half written is cut off in any case.",
     ),
     Setting(
+        "tidelog.log.scrub.bytes.per.second", type=LONG, default=1 << 20, allowed=at_least(0), group=Group.UPKEEP, dynamic=True,
+        own=True,
+        doc="How many bytes a second are read of each log directory to find damage early: closed segments from the first to the "
+            "last, again and again, at most once an hour: checksums, offsets, indexes, producer snapshots, leader epochs. What "
+            "is damaged is told by /health, metrics and the console. 0 switches it off. `tidelog log scrub` does the same "
+            "once.",
+    ),
+    Setting(
         "http.admin.enable", type=BOOLEAN, default=False, group=Group.NETWORK, own=True,
         doc="Whether the console may act: clean, apply retention, delete records, change settings, set groups' offsets. Each "
             "action asks first. Without http.authentication it acts only for browsers on this machine, with it for "

@@ -1,5 +1,5 @@
 """Settings of what is neither topic nor broker: groups (KIP-848, KIP-932, KIP-1071) and subscriptions to clients' metrics
-(KIP-714). Names, types, defaults and ranges are Kafka 4.3's.
+(KIP-714). Names, types, defaults and ranges are Kafka 4.4's.
 """
 
 from __future__ import annotations
@@ -86,6 +86,24 @@ GROUP_SETTINGS: dict[str, Setting] = _table(
             "streams.initial.rebalance.delay.ms", type=INT, default=3_000, allowed=at_least(0), dynamic=True,
             synonyms=(Synonym("group.streams.initial.rebalance.delay.ms"),),
             doc="Milliseconds that the first member of a new streams group waits for others.",
+        ),
+        Setting(
+            "streams.assignor.name", type=STRING, default="sticky", allowed=one_of("sticky"), dynamic=True,
+            doc="How tasks of a streams group are assigned: sticky, there is no other.",
+        ),
+        Setting(
+            "streams.rack.aware.assignment.tags", type=LIST, default=(),
+            allowed=Allowed(choices=("",), text="empty: stand-by tasks are not spread by tags"), dynamic=True,
+            doc="Tags by which the stand-by tasks of a streams group are spread: none, they are not.",
+        ),
+        Setting(
+            "errors.deadletterqueue.topic.name", type=STRING, default="",
+            allowed=Allowed(choices=("",), text="empty: there is no dead-letter queue"), dynamic=True,
+            doc="Topic for what a share group gives up (KIP-1191): none, it is archived.",
+        ),
+        Setting(
+            "errors.deadletterqueue.copy.record.enable", type=BOOLEAN, default=False, dynamic=True,
+            doc="Whether a record goes to the dead-letter queue as a whole: there is none, so that this says nothing.",
         ),
     )
 )

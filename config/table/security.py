@@ -34,11 +34,22 @@ TOKEN_ROWS: tuple[Setting, ...] = (
     ),
     Setting(
         _PREFIX + "expected.audience", type=LIST, default=(), group=Group.SASL, importance=HIGH,
-        doc="Audiences of which a token must name one (aud). Empty: tokens that name none are let in, and no others.",
+        doc="Audiences of which a token must name one (aud). OAUTHBEARER needs it, or "
+            "sasl.oauthbearer.allow.unverified.audience=true.",
     ),
     Setting(
         _PREFIX + "expected.issuer", type=STRING, default=None, group=Group.SASL, importance=HIGH,
-        doc="The issuer that a token must name (iss). Not set: any.",
+        doc="The issuer that a token must name (iss). OAUTHBEARER needs it, or sasl.oauthbearer.allow.unverified.issuer=true.",
+    ),
+    Setting(
+        _PREFIX + "allow.unverified.audience", type=BOOLEAN, default=False, group=Group.SASL,
+        doc="Whether tokens are let in whatever audience they name, or none, where sasl.oauthbearer.expected.audience is not "
+            "set: also those that were made for somebody else.",
+    ),
+    Setting(
+        _PREFIX + "allow.unverified.issuer", type=BOOLEAN, default=False, group=Group.SASL,
+        doc="Whether tokens of any issuer are let in, if a key at sasl.oauthbearer.jwks.endpoint.url signed them, where "
+            "sasl.oauthbearer.expected.issuer is not set.",
     ),
     Setting(
         _PREFIX + "sub.claim.name", type=STRING, default="sub", group=Group.SASL, importance=LOW,

@@ -256,6 +256,26 @@ IDLE_TOPIC_SETTINGS: tuple[Setting, ...] = (
         status=Status.NO_MEANING,
         doc=_NOT_TIERED,
     ),
+    Setting(
+        "remote.copy.lag.ms", type=LONG, default=0, allowed=between(-1, LONG_MAX), group=Group.NO_MEANING, dynamic=True,
+        status=Status.NO_MEANING,
+        doc=_NOT_TIERED,
+    ),
+    Setting(
+        "remote.copy.lag.bytes", type=LONG, default=-1, allowed=between(-1, LONG_MAX), group=Group.NO_MEANING, dynamic=True,
+        status=Status.NO_MEANING,
+        doc=_NOT_TIERED,
+    ),
+    Setting(
+        "max.decompressed.message.bytes", type=INT, default=INT_MAX - 8, allowed=between(1, INT_MAX - 8), group=Group.NO_MEANING,
+        dynamic=True, status=Status.NO_MEANING,
+        doc="What all records of a compressed batch may take together is bounded for every topic: one above 128 MiB is refused.",
+    ),
+    Setting(
+        "errors.deadletterqueue.group.enable", type=BOOLEAN, default=False, group=Group.NO_MEANING, dynamic=True,
+        status=Status.NO_MEANING,
+        doc="There are no dead-letter queues: what a share group gives up is archived (KIP-1191).",
+    ),
 )
 
 TOPIC_ROWS: tuple[Setting, ...] = HONOURED_TOPIC_SETTINGS + IDLE_TOPIC_SETTINGS

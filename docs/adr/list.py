@@ -1,4 +1,7 @@
-"""docs/adr/README.md: the list of decisions, from their first lines. `python docs/adr/list.py` (or `make docs`) writes it."""
+"""docs/adr/README.md: the list of decisions, from their titles. `python docs/adr/list.py` (or `make docs`) writes it.
+
+It also puts front matter on each decision that has none, by which the site's search shows it after the other pages.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,29 @@ What was decided once, for reasons that the code can't tell. Each is half a page
 """
 
 
+#: Weighs a page in the site's search; 1 is what other pages have.
+WEIGHT = """---
+search:
+  boost: 0.1
+---
+"""
+
+
 def render(directory: Path = HERE) -> str:
     """The page."""
     lines = []
     for path in sorted(directory.glob("[0-9]*.md")):
-        number, _, title = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").partition(". ")
+        first = path.read_text(encoding="utf-8").removeprefix(WEIGHT).splitlines()[0]
+        number, _, title = first.removeprefix("# ").partition(". ")
         lines.append(f"- {number}: [{title}]({path.name})\n")
-    return HEAD + "".join(lines)
+    return WEIGHT + HEAD + "".join(lines)
 
 
 def main() -> int:
+    for path in HERE.glob("[0-9]*.md"):
+        text = path.read_text(encoding="utf-8")
+        if not text.startswith(WEIGHT):
+            path.write_text(WEIGHT + text, encoding="utf-8")
     (HERE / "README.md").write_text(render(), encoding="utf-8")
     return 0
 

@@ -24,7 +24,8 @@ HTTP, `--http HOST:PORT` (default: `TIDELOG_HTTP_LISTENER`, else 127.0.0.1:9404)
 what, where, what to do. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted by Ctrl-C. Long work shows a bar on a
 terminal and log lines elsewhere.
 
-`produce`, `consume` and `completion` need `pip install 'tidelog[cli]'`; all others work from the base install.
+`pip install 'tidelog[cli]'` adds `completion`, and librdkafka for `produce` and `consume`, which use it where it is installed
+([ADR 69](adr/0069-which-client-of-the-command-line.md)); all else works from the base install.
 """
 
 

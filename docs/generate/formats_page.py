@@ -22,6 +22,7 @@ from tidelog.storage.log import partition_metadata, stop_record
 from tidelog.storage.manager import meta_properties
 from tidelog.storage.producers import snapshot as producer_snapshot
 from tidelog.storage.producers import transaction_marker
+from tidelog.storage.scrub import memory as scrub_memory
 from tidelog.storage.segment import names as log_names
 
 _INTRODUCTION = """\
@@ -176,6 +177,8 @@ def _small_files() -> list[str]:
         _rulers(checkpoint_copy),
         "A clean stop leaves one more file.\n" + _home("storage/log/stop_record.py"),
         _rulers(stop_record),
+        "The scrubber remembers how far it is in another.\n" + _home("storage/scrub/memory.py"),
+        _rulers(scrub_memory),
         "## `partition.metadata`\n",
         _home("storage/log/partition_metadata.py"),
         _rulers(partition_metadata),
@@ -205,7 +208,7 @@ def _rules() -> str:
     lines = [
         "## What must hold between them\n",
         "`tidelog log verify` checks all of it. A fault makes its exit code 1; a note is worth knowing.\n",
-        "| finding | | what it says | what to do |",
+        "| finding | kind | what it says | what to do |",
         "|---|---|---|---|",
     ]
     for name, rule in RULES.items():

@@ -52,6 +52,7 @@ _SECTIONS = (
     ("Cleaner", ("tidelog_cleaner",)),
     ("Retention", ("tidelog_retention", "tidelog_future")),
     ("Disks", ("tidelog_log_dir",)),
+    ("Scrubber", ("tidelog_log_scrub",)),
     ("Ledger", ("tidelog_ledger",)),
     ("The daemon", ("tidelog_build", "tidelog_ready", "tidelog_recovery", "tidelog_degraded", "tidelog_background")),
 )  # fmt: skip

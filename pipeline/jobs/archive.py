@@ -11,6 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..options import parse_options
+from ..planning.batch_plan import plan_batch
 from .common import (
     JobError,
     Progress,
@@ -68,12 +70,15 @@ def archive(
     if total:
         check_folder(folder)
         data = new_data_folder(version)
-        rows = load(
-            spark, source, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends),
-            splitBytes=str(file_bytes),
-        )  # fmt: skip
+        reading = {
+            **source,
+            "startingOffsets": offsets_json(topic, starts),
+            "endingOffsets": offsets_json(topic, ends),
+            "splitBytes": str(file_bytes),
+        }
+        writers = len(plan_batch(parse_options(reading)))
         with watched(spark, total, progress):
-            write(rows, os.path.join(folder, data), total)
+            write(load(spark, reading), os.path.join(folder, data), total, writers)
         files = list_files(folder, data)
         if look_at(source).topic_ids != topic_ids:
             raise ArchiveError(f"{topic} was deleted and made anew while it was read; nothing was added to {folder}")
@@ -104,13 +109,13 @@ def plan(before: Archive | None, bounds: Mapping[int, tuple[int, int]]) -> tuple
     return starts, ends
 
 
-def write(rows: Any, folder: str, offsets: int) -> None:
-    """The source's rows, of so many offsets, as an archive's files.
+def write(rows: Any, folder: str, offsets: int, splits: int) -> None:
+    """The source's rows, of so many offsets and splits, as an archive's files.
 
     A split of the source is as much as a file shall hold, and there are as many writers as splits. Rows that are close together
     in time and offsets go to one writer: else each writer would write a file for each day that its split touches.
     """
-    writers = max(1, rows.rdd.getNumPartitions())
+    writers = max(1, splits)
     together = max(1, -(-offsets // writers))
     from pyspark.sql import functions as f
 

@@ -58,10 +58,16 @@ def load(spark: Any, options: Mapping[str, str], **more: str) -> Any:
 
 @contextmanager
 def watched(spark: Any, total: int, progress: Progress) -> Iterator[None]:
-    """Tells how far the session's jobs are while the block runs: a share of `total` for each finished task."""
+    """Tells how far the session's jobs are while the block runs: a share of `total` for each finished task. Over Spark Connect
+    nobody tells of tasks: there all of it is done at once, in the end.
+    """
     progress(total, 0)
     stop, told = threading.Event(), [0]
-    tracker = spark.sparkContext.statusTracker()
+    tracker = _tracker(spark)
+    if tracker is None:
+        yield
+        progress(0, total)
+        return
     before = set(tracker.getJobIdsForGroup(None))
 
     def look() -> None:
@@ -87,6 +93,14 @@ def watched(spark: Any, total: int, progress: Progress) -> Iterator[None]:
         stop.set()
         thread.join()
     progress(0, total - told[0])
+
+
+def _tracker(spark: Any) -> Any:
+    """What knows the state of the session's tasks; None over Spark Connect, whose sessions have no context."""
+    try:
+        return spark.sparkContext.statusTracker()
+    except Exception:  # of Spark Connect or of a service: they share no class
+        return None
 
 
 class Stopwatch:

@@ -9,18 +9,20 @@ from ..exceptions import DataLossError, OptionError
 from ..options import EARLIEST, LATEST, KeysStay, Offsets, Options, View
 from ..reading.columns import Keeping
 from .places import Bounds, OpenPlace, Place, Range, TopicPartition, chosen, open_place
-from .splits import AnySplit, cut
+from .splits import AnySplit, SplitSize, cut
 
-_SMALLEST_SPLIT = 4096
+#: One split for each partition.
+_WHOLE = SplitSize(fixed=1 << 62)
 
 
 class Narrowed(NamedTuple):
-    """Limits on partitions and offsets from pushed-down filters; both ends included, None: no limit."""
+    """Limits on partitions, offsets and timestamps (ms) from pushed-down filters; both ends included, None: no limit."""
 
     least_partition: int | None = None
     most_partition: int | None = None
     least_offset: int | None = None
     most_offset: int | None = None
+    least_timestamp: int | None = None
 
     def clip(self, wanted: Range) -> Range | None:
         """Part of a range within the limits; None if nothing is left."""
@@ -38,10 +40,26 @@ def plan_batch(options: Options, narrowed: Narrowed | None = None, place: OpenPl
     """Splits of a batch read. PipelineError. Blocks."""
     with place or open_place(options) as there:
         ranges = batch_ranges(options, there)
-        kept = [span for span in ((narrowed or Narrowed()).clip(span) for span in ranges) if span is not None]
+        narrowed = narrowed or Narrowed()
+        kept = [span for span in (narrowed.clip(span) for span in ranges) if span is not None]
         if options.view is not View.RECORDS:  # a key's records must meet in one task
-            return there.splits(kept, 1 << 62)
-        return plan_splits(options, there, kept)
+            return there.splits(kept, _WHOLE)
+        return plan_splits(options, there, _since(there, kept, narrowed.least_timestamp))
+
+
+def _since(place: Place, ranges: Sequence[Range], timestamp: int | None) -> list[Range]:
+    """The ranges from the first record with that timestamp or a later one on. Timestamps are in no order: there may be older
+    ones behind it, and nothing tells of the last one below another time.
+    """
+    if timestamp is None or timestamp <= 0 or not ranges:  # brokers take negative ones for words
+        return list(ranges)
+    found = place.offsets_at({span.where: timestamp for span in ranges})
+    kept = []
+    for where, first, end in ranges:
+        offset = found[where]
+        if offset is not None and offset < end:
+            kept.append(Range(where, max(first, offset), end))
+    return kept
 
 
 def plan_view(options: Options, narrowed: Narrowed | None = None) -> list[tuple[AnySplit, Keeping | None]]:
@@ -95,12 +113,7 @@ def check_start(place: Place, where: TopicPartition, offset: int, bounds: Bounds
 
 def plan_splits(options: Options, place: Place, ranges: Sequence[Range]) -> list[AnySplit]:
     """Splits of the size, the number and the offsets that are wished."""
-    split_bytes = options.split_bytes
-    while True:
-        splits = place.splits(ranges, split_bytes)
-        if len(splits) >= options.min_partitions or split_bytes < _SMALLEST_SPLIT:
-            break
-        split_bytes //= 2
+    splits = place.splits(ranges, SplitSize(options.split_bytes, options.min_partitions, options.cores))
     most = options.max_records_per_partition
     if 0 < len(splits) < options.min_partitions:  # sizes are not known: even numbers of offsets
         offsets = sum(made.end_offset - made.first_offset for made in splits)

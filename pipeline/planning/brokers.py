@@ -23,7 +23,7 @@ from ..exceptions import BrokerError, BrokerUnreachableError, TopicError, Unsupp
 from ..wire.client import KafkaClient, Leader, leaders
 from ..wire.errors import check
 from .places import INTERNAL_TOPICS, Bounds, Range, TopicPartition
-from .splits import AnySplit, FetchSplit
+from .splits import AnySplit, FetchSplit, SplitSize
 
 _EARLIEST, _LATEST = -2, -1
 #: Topics that an error message lists.
@@ -80,15 +80,19 @@ class Brokers:
     def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return self._list_offsets(wanted, read_committed=False)
 
-    def splits(self, ranges: Sequence[Range], split_bytes: int) -> list[AnySplit]:
+    def splits(self, ranges: Sequence[Range], size: SplitSize) -> list[AnySplit]:
         """Ranges of even numbers of offsets: about so many bytes where a broker tells the partition's size."""
         ranges = [span for span in ranges if span.first < span.end]
         sizes = self._sizes([span.where for span in ranges])
         bounds = self.bounds([span.where for span in ranges], read_committed=False)
-        found: list[AnySplit] = []
+        estimates = []
         for where, first, end in ranges:
             there = max(bounds[where].end - bounds[where].start, 1)
-            parts = max(1, min(end - first, round(sizes.get(where, 0) * (end - first) / there / split_bytes)))
+            estimates.append(sizes.get(where, 0) * (end - first) / there)
+        split_bytes = size.bytes_for(int(sum(estimates)))
+        found: list[AnySplit] = []
+        for (where, first, end), estimated in zip(ranges, estimates, strict=True):
+            parts = max(1, min(end - first, round(estimated / split_bytes)))
             edges = [first + (end - first) * part // parts for part in range(parts + 1)]
             for low, high in pairwise(edges):
                 found.append(FetchSplit(where.topic, where.partition, low, high))

@@ -8,25 +8,59 @@ batches behind it.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from ...protocol.records.attributes import CONTROL_MASK
 from ...protocol.records.exceptions import RecordError
 from ...storage.exceptions import StorageError
 from ...storage.io.checkpoint import LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, OffsetCheckpointFile
 from ...storage.io.filesystem import RealFileSystem
 from ...storage.ledger.ledger import DELETE_RECORDS, LEDGER_FILE, RETENTION
 from ...storage.ledger.ledger import decode as decode_ledger
-from ...storage.log.partition_metadata import encode_uuid, read_partition_metadata
+from ...storage.log.partition_metadata import PARTITION_METADATA_FILE, encode_uuid, read_partition_metadata
 from ...storage.manager.meta_properties import read_meta_properties
-from ...storage.producers.snapshot import decode_snapshot
-from ...storage.segment.file_records import last_offset, read_headers
-from ...storage.segment.names import SNAPSHOT_SUFFIX, DirectoryState, file_name, parse_directory_name
+from ...storage.segment.file_records import last_offset
+from ...storage.segment.names import DirectoryState, parse_directory_name
 from ..exceptions import DirectoryError, TopicError
-from ..reading.segment_files import SegmentFile, floor, list_segments
+from ..reading.segment_files import SegmentFile, SegmentLists
+from .open_transactions import TransactionScan
 from .places import INTERNAL_TOPICS, Bounds, Range, TopicPartition
-from .sparse_index import first_at
-from .splits import AnySplit, plan
+from .sparse_index import first_at, start_position
+from .splits import AnySplit, SplitSize, estimate, plan, touched
+
+#: Above every offset.
+_NO_END = 1 << 63
+
+_parsed = lru_cache(1 << 16)(parse_directory_name)
+
+
+class _Checkpoints(NamedTuple):
+    """What the checkpoints of one directory say at one look: (topic, partition) → offset. `ends` is None where there is no
+    checkpoint of high watermarks: somebody's copy of partitions.
+    """
+
+    starts: Mapping[tuple[str, int], int]
+    ends: Mapping[tuple[str, int], int] | None
+
+
+class _Remembered:
+    """Parsed files that are replaced as a whole, each parsed again only when it is another."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[int, int, int], Any]] = {}
+
+    def get(self, path: str, parse: Callable[[], Any]) -> Any:
+        """What `parse` makes of the file; None without one."""
+        try:
+            status = os.stat(path)
+        except OSError:
+            return None
+        what = (status.st_ino, status.st_mtime_ns, status.st_size)
+        known = self._known.get(path)
+        if known is None or known[0] != what:
+            known = self._known[path] = (what, parse())
+        return known[1]
 
 
 class LogDirectories:
@@ -36,6 +70,9 @@ class LogDirectories:
         """DirectoryError: one of them is not there, or a newer daemon's."""
         self._files = RealFileSystem()
         self._homes: dict[tuple[str, int], str] = {}
+        self._lists = SegmentLists()
+        self._remembered = _Remembered()
+        self._scans: dict[tuple[str, int], TransactionScan] = {}
         self._paths = tuple(paths)
         self.name = ", ".join(paths)
         self._look()
@@ -49,14 +86,11 @@ class LogDirectories:
                 read_meta_properties(self._files, path)
             except StorageError as error:
                 raise DirectoryError(f"{error}; was it written by a newer daemon?") from error
-            for name in os.listdir(path):
-                parsed = parse_directory_name(name)
-                if (
-                    parsed is not None
-                    and parsed.state is DirectoryState.LIVE
-                    and os.path.isdir(os.path.join(path, name))
-                ):
-                    homes[parsed.topic, parsed.partition] = path
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    parsed = _parsed(entry.name)
+                    if parsed is not None and parsed.state is DirectoryState.LIVE and entry.is_dir():
+                        homes[parsed.topic, parsed.partition] = path
         self._homes = homes
 
     def topics(self) -> list[str]:
@@ -77,11 +111,15 @@ class LogDirectories:
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Topic ids from `partition.metadata`, which Kafka before 2.8 does not write."""
-        found: dict[str, str] = {}
-        for topic, number in sorted(self._homes):
-            if topic in topics and topic not in found:
+        wanted, found = set(topics), dict[str, str]()
+        for topic, number in sorted(place for place in self._homes if place[0] in wanted):
+            if topic not in found:
+                directory = self.directory(topic, number)
                 try:
-                    metadata = read_partition_metadata(self._files, self.directory(topic, number))
+                    metadata = self._remembered.get(
+                        os.path.join(directory, PARTITION_METADATA_FILE),
+                        lambda directory=directory: read_partition_metadata(self._files, directory),  # type: ignore[misc]
+                    )
                 except StorageError as error:
                     raise DirectoryError(str(error)) from error
                 if metadata is not None:
@@ -89,20 +127,26 @@ class LogDirectories:
         return found
 
     def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
-        return {where: self.partition_bounds(*where, read_committed=read_committed) for where in wanted}
+        said = {home: self._checkpoints(home) for home in {self._homes[where] for where in wanted}}
+        return {where: self._bounds(where, said[self._homes[where]], read_committed) for where in wanted}
 
     def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         found: dict[TopicPartition, int | None] = {}
-        for where, timestamp in wanted.items():
-            start, end = self.partition_bounds(*where)
+        for where, (start, end) in self.bounds(tuple(wanted), read_committed=False).items():
+            timestamp = wanted[where]
             found[where] = first_at(self.segments(*where), timestamp, start, end)
         return found
 
-    def splits(self, ranges: Sequence[Range], split_bytes: int) -> list[AnySplit]:
-        return [
-            split
+    def splits(self, ranges: Sequence[Range], size: SplitSize) -> list[AnySplit]:
+        parts = [
+            (where, first, end, touched(self.segments(*where), first, end))
             for where, first, end in ranges
-            for split in plan(*where, self.segments(*where), first, end, split_bytes)
+            if first < end
+        ]
+        total = sum(estimate(segments, first, end) for _, first, end, segments in parts if segments)
+        split_bytes = size.bytes_for(total)
+        return [
+            split for where, first, end, segments in parts for split in plan(*where, segments, first, end, split_bytes)
         ]
 
     def why_gone(self, where: TopicPartition, start: int) -> str:
@@ -125,24 +169,24 @@ class LogDirectories:
         pass
 
     def segments(self, topic: str, partition: int) -> list[SegmentFile]:
-        return list_segments(self.directory(topic, partition))
+        return self._lists.segments(self.directory(topic, partition))
 
     def directory(self, topic: str, partition: int) -> str:
         return os.path.join(self._homes[topic, partition], f"{topic}-{partition}")
 
     def partition_bounds(self, topic: str, partition: int, *, read_committed: bool = False) -> Bounds:
         """Readable offsets of one partition."""
-        home, place = self._homes[topic, partition], (topic, partition)
-        segments = self.segments(topic, partition)
+        where = TopicPartition(topic, partition)
+        return self.bounds([where], read_committed=read_committed)[where]
+
+    def _bounds(self, where: TopicPartition, said: _Checkpoints, read_committed: bool) -> Bounds:
+        segments = self.segments(*where)
         first = segments[0].base_offset if segments else 0
-        start = max(first, self._checkpoint(home, LOG_START_OFFSET_CHECKPOINT).get(place, first))
-        if os.path.exists(os.path.join(home, REPLICATION_OFFSET_CHECKPOINT)):
-            # A log of which nothing has been said yet is new, and its daemon has not come to a checkpoint since.
-            end = self._checkpoint(home, REPLICATION_OFFSET_CHECKPOINT).get(place, start)
-        else:  # somebody's copy of partitions
-            end = self._log_end(segments)
+        start = max(first, said.starts.get(where, first))
+        # A log of which nothing has been said yet is new, and its daemon has not come to a checkpoint since.
+        end = self._log_end(segments) if said.ends is None else said.ends.get(where, start)
         if read_committed:
-            end = min(end, self._first_open_transaction(segments, end))
+            end = min(end, self._scans.setdefault(where, TransactionScan()).first_open(segments, end))
         return Bounds(start, max(start, end))
 
     def _log_end(self, segments: list[SegmentFile]) -> int:
@@ -150,7 +194,7 @@ class LogDirectories:
             return 0
         file = self._files.open(segments[-1].path, writable=False)
         try:
-            last = last_offset(file, 0, file.size())
+            last = last_offset(file, start_position(file, segments[-1], _NO_END), file.size())
         except RecordError:
             raise DirectoryError(
                 f"{segments[-1].path}: is damaged, and there is no {REPLICATION_OFFSET_CHECKPOINT} to say where it ends; "
@@ -160,50 +204,20 @@ class LogDirectories:
             file.close()
         return segments[-1].base_offset if last is None else last + 1
 
-    def _checkpoint(self, home: str, name: str) -> dict[tuple[str, int], int]:
+    def _checkpoints(self, home: str) -> _Checkpoints:
+        """Both checkpoints, each read once however many partitions there are."""
+        starts = self._checkpoint(home, LOG_START_OFFSET_CHECKPOINT)
+        return _Checkpoints(starts or {}, self._checkpoint(home, REPLICATION_OFFSET_CHECKPOINT))
+
+    def _checkpoint(self, home: str, name: str) -> Mapping[tuple[str, int], int] | None:
+        """None: there is no such file."""
+        path = os.path.join(home, name)
         try:
-            return OffsetCheckpointFile(self._files, os.path.join(home, name)).read()
+            found: Mapping[tuple[str, int], int] | None = self._remembered.get(
+                path, OffsetCheckpointFile(self._files, path).read
+            )
         except StorageError as error:
             raise DirectoryError(
                 f"{error}; without it there is no telling what may be read: start the daemon once"
             ) from error
-
-    def _first_open_transaction(self, segments: list[SegmentFile], end: int) -> int:
-        """First offset of the oldest transaction that is open at `end`; `end` when none is."""
-        still_open: dict[int, int] = {}
-        position = 0
-        for position in range(max(floor(segments, end), 0), -1, -1):
-            path = os.path.join(
-                segments[position].directory, file_name(segments[position].base_offset, SNAPSHOT_SUFFIX)
-            )
-            try:
-                entries = decode_snapshot(self._files.read_bytes(path))
-            except (FileNotFoundError, StorageError):
-                continue
-            still_open = {
-                entry.producer_id: entry.current_txn_first_offset
-                for entry in entries
-                if entry.current_txn_first_offset is not None
-            }
-            break
-        for segment in segments[position:]:
-            for producer_id, is_marker, base_offset in self._transactional(segment, end):
-                if is_marker:
-                    still_open.pop(producer_id, None)
-                else:
-                    still_open.setdefault(producer_id, base_offset)
-        return min(still_open.values(), default=end)
-
-    def _transactional(self, segment: SegmentFile, end: int) -> Iterator[tuple[int, bool, int]]:
-        try:
-            file = self._files.open(segment.path, writable=False)
-        except FileNotFoundError:
-            return
-        try:
-            for header in read_headers(file, 0, file.size()):
-                if header.base_offset >= end:
-                    return
-                if header.is_transactional:
-                    yield header.producer_id, bool(header.attributes & CONTROL_MASK), header.base_offset
-        finally:
-            file.close()
+        return found

@@ -16,7 +16,7 @@ from ..exceptions import OptionError, TopicError
 
 if TYPE_CHECKING:
     from ..options import Options
-    from .splits import AnySplit
+    from .splits import AnySplit, SplitSize
 
 #: Kafka keeps its own state in them; a pattern does not choose them, a name does.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -69,8 +69,8 @@ class Place(Protocol):
     def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset whose record has that timestamp (ms) or a later one; None: there is none."""
 
-    def splits(self, ranges: Sequence[Range], split_bytes: int) -> list[AnySplit]:
-        """Splits of about so many bytes."""
+    def splits(self, ranges: Sequence[Range], size: SplitSize) -> list[AnySplit]:
+        """Splits of about the bytes that suit all ranges together."""
 
     def why_gone(self, where: TopicPartition, start: int) -> str:
         """Words for what has taken the offsets below the log's start."""
@@ -124,8 +124,8 @@ class FilesBoundedByBroker:
     def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return self._broker.offsets_at(wanted)
 
-    def splits(self, ranges: Sequence[Range], split_bytes: int) -> list[AnySplit]:
-        return self._files.splits(ranges, split_bytes)
+    def splits(self, ranges: Sequence[Range], size: SplitSize) -> list[AnySplit]:
+        return self._files.splits(ranges, size)
 
     def why_gone(self, where: TopicPartition, start: int) -> str:
         return self._files.why_gone(where, start)

@@ -21,7 +21,7 @@ _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 def wish_for(names: Sequence[str], min_timestamp: int | None = None, max_timestamp: int | None = None) -> Wish:
     """Decoding needed for these columns. Timestamps in ms, the end excluded."""
-    wish = Wish(keys="key" in names, values="value" in names, headers="headers" in names)
+    wish = Wish("key" in names, "value" in names, "headers" in names, timestamps="timestamp" in names)
     if min_timestamp is not None:
         wish = wish._replace(min_timestamp=min_timestamp)
     if max_timestamp is not None:

@@ -122,8 +122,8 @@ class BatchDecoder:
         self._check_crc = check_crc
         self._skip_corrupt = skip_corrupt
         self._builder = ColumnBuilder(
-            keys=wish.keys, values=wish.values, headers=wish.headers, first_offset=first_offset, end_offset=end_offset,
-            min_timestamp=wish.min_timestamp, max_timestamp=wish.max_timestamp,
+            keys=wish.keys, values=wish.values, headers=wish.headers, timestamps=wish.timestamps,
+            first_offset=first_offset, end_offset=end_offset, min_timestamp=wish.min_timestamp, max_timestamp=wish.max_timestamp,
         )  # fmt: skip
 
     @property

@@ -19,6 +19,7 @@ class Wish(NamedTuple):
     keys: bool = True
     values: bool = True
     headers: bool = False
+    timestamps: bool = True
     min_timestamp: int = -(1 << 63)
     max_timestamp: int = (1 << 63) - 1
 
@@ -27,7 +28,9 @@ EVERYTHING = Wish(headers=True)
 
 
 class Columns(NamedTuple):
-    """`rows` records in order of their offsets; the blocks as `ColumnBuilder.take` gives them."""
+    """`rows` records in order of their offsets; the blocks as `ColumnBuilder.take` gives them. `timestamps` are zeros where
+    they were not wished.
+    """
 
     rows: int
     offsets: Block

@@ -47,13 +47,12 @@ def list_segments(
     """
     directory = str(directory)
     deadline = clock() + PATIENCE_S
-    before: list[SegmentFile] | None = None
+    before: dict[str, int] | None = None
     while True:
-        found = _look(directory)
+        found = _look(directory, before)
+        if isinstance(found, list):
+            return found
         if found is not None:
-            # The active segment grows between two looks, which tears nothing.
-            if before is not None and [segment[:3] for segment in found] == [segment[:3] for segment in before]:
-                return found
             before = found
             continue
         before = None
@@ -65,21 +64,31 @@ def list_segments(
         sleep(_PAUSE_S)
 
 
-def _look(directory: str) -> list[SegmentFile] | None:
-    """None: it is changing at this moment."""
-    found = []
+def _look(directory: str, before: dict[str, int] | None) -> list[SegmentFile] | dict[str, int] | None:
+    """Names and inodes of the `.log` files, or, when those are as they were `before`, the segments with their sizes.
+
+    None: the directory is changing at this moment.
+    """
+    there: dict[str, int] = {}
+    logs = []
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                name = parse_file_name(entry.name)
-                if name is None or name.suffix != LOG_SUFFIX:
+                if LOG_SUFFIX not in entry.name or (name := parse_file_name(entry.name)) is None:
+                    continue
+                if name.suffix != LOG_SUFFIX:
                     continue
                 if name.stage == SWAP_STAGE:
                     return None
-                if name.stage:
-                    continue
-                status = entry.stat()
-                found.append(SegmentFile(directory, name.base_offset, status.st_ino, status.st_size))
+                if not name.stage:
+                    there[entry.name] = entry.inode()
+                    logs.append((name.base_offset, entry))
+        if there != before:
+            return there
+        found = []
+        for base_offset, entry in logs:
+            status = entry.stat()
+            found.append(SegmentFile(directory, base_offset, status.st_ino, status.st_size))
     except FileNotFoundError:
         if os.path.isdir(directory):
             return None  # an entry went between its listing and its stat
@@ -87,6 +96,54 @@ def _look(directory: str) -> list[SegmentFile] | None:
     except OSError as error:
         raise DirectoryError(f"{directory}: cannot be read ({error.strerror})") from error
     return sorted(found, key=lambda segment: segment.base_offset)
+
+
+#: A directory's time of change has ticks (2 s on FAT, some ms elsewhere). One that lies further back than this stands for what
+#: was listed since: whatever changes now gets a later one.
+_SETTLED_NS = 3_000_000_000
+
+
+class SegmentLists:
+    """Listings of partitions, kept for as long as their directories do not change: a stream looks with each trigger. One thread
+    at a time.
+    """
+
+    def __init__(self, *, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._now_ns = now_ns
+        self._kept: dict[str, tuple[int, int, list[SegmentFile]]] = {}
+
+    def segments(self, directory: str) -> list[SegmentFile]:
+        """As `list_segments`. An unchanged directory costs two stats: its own and that of its last segment, which grows."""
+        try:
+            status = os.stat(directory)
+        except OSError:
+            return list_segments(directory)  # which says what is wrong
+        kept = self._kept.get(directory)
+        is_same = kept is not None and kept[:2] == (status.st_ino, status.st_mtime_ns)
+        if kept is not None and is_same and (segments := _grown(kept[2])) is not None:
+            return segments
+        self._kept.pop(directory, None)
+        found = list_segments(directory)
+        if self._now_ns() - status.st_mtime_ns > _SETTLED_NS:
+            self._kept[directory] = (status.st_ino, status.st_mtime_ns, found)
+        return found
+
+
+def _grown(segments: list[SegmentFile]) -> list[SegmentFile] | None:
+    """The segments with the last one's present size; None if that is another file by now."""
+    if not segments:
+        return segments
+    try:
+        status = os.stat(segments[-1].path)
+    except OSError:
+        return None
+    if status.st_ino != segments[-1].inode:
+        return None
+    return (
+        segments
+        if status.st_size == segments[-1].size
+        else [*segments[:-1], segments[-1]._replace(size=status.st_size)]
+    )
 
 
 def floor(segments: list[SegmentFile], offset: int) -> int:

@@ -7,6 +7,7 @@ version 2 of transactions (KIP-890: Produce 12, EndTxn 5) a broker adds partitio
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -72,12 +73,37 @@ class DeliveryError(PipelineError):
     """A batch was refused, or not taken within delivery.timeout.ms."""
 
 
+class RefusedError(DeliveryError):
+    """A batch of `records` records was refused for good. `record_errors`: index in the batch and message of each that is to
+    blame, where the broker tells; `code` is Kafka's number, `why` its sentence."""
+
+    def __init__(
+        self, place: Place, records: int, code: int, why: str, record_errors: tuple[tuple[int, str], ...] = ()
+    ) -> None:
+        named = "; ".join(f"record {index}: {text}" for index, text in record_errors[:3])
+        said = " ".join(part for part in (why, named) if part)
+        super().__init__(f"{_name(place)}: {records} records were refused: {error_text(code)} {said}".rstrip())
+        self.place = place
+        self.records = records
+        self.code = code
+        self.why = why
+        self.record_errors = record_errors
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.place, self.records, self.code, self.why, self.record_errors), vars(self)
+
+
 def init_producer(client: KafkaClient, transactional_id: str | None, timeout_ms: int = 60_000) -> ProducerId:
     """A producer id. With a transactional id: everybody who had it is fenced, and what was open is aborted. BrokerError."""
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
     if transactional_id is None:
-        answer = client.request(request, InitProducerIdResponse, up_to=4)
-        check(answer.error_code, "a producer id")
+
+        def ask() -> InitProducerIdResponse:
+            given = client.request(request, InitProducerIdResponse, up_to=4)
+            check(given.error_code, "a producer id")
+            return given
+
+        answer = client.retry(ask)  # the coordinator of a broker that has just started is still loading
     else:
         answer = client.request_coordinator(
             transactional_id, CoordinatorKind.TRANSACTION, request, InitProducerIdResponse, up_to=4
@@ -134,9 +160,12 @@ class Producer:
         delivery_timeout_ms: int = 120_000,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        on_wait: Callable[[str], None] = lambda _why: None,
     ) -> None:
+        """`on_wait` is told for what a batch is held back, each time before it is tried again."""
         self._client = client
         self.producer = producer
+        self._on_wait = on_wait
         self._transactional_id = transactional_id
         self._acks = acks
         self._timeout_s = delivery_timeout_ms / 1000
@@ -152,6 +181,8 @@ class Producer:
         self._gathered: dict[int, list[Pending]] = {}
         self._flights: dict[int, deque[_Flight]] = {}
         self.bytes_sent = 0
+        #: Records that are in the log, by partition: all of them from the partition's first on.
+        self.acknowledged: dict[Place, int] = {}
 
     def partitions(self, topic: str) -> int:
         """Number of partitions of a topic. DeliveryError if the topic does not exist."""
@@ -248,17 +279,13 @@ class Producer:
             code = result.error_code
             if not code or code == _KNOWN:
                 self._begun.add(batch.place)
+                self.acknowledged[batch.place] = self.acknowledged.get(batch.place, 0) + batch.records
                 continue
             if code in _AGAIN or _is_retriable(code) or (code == _OUT_OF_ORDER and not in_order):
                 failed.append(batch)
                 continue
-            why = "; ".join(
-                f"record {error.batch_index}: {error.batch_index_error_message}" for error in result.record_errors[:3]
-            )
-            said = " ".join(part for part in (result.error_message, why) if part)
-            raise DeliveryError(
-                f"{_name(batch.place)}: {batch.records} records were refused: {error_text(code)} {said}".rstrip()
-            )
+            blamed = tuple((error.batch_index, error.batch_index_error_message or "") for error in result.record_errors)
+            raise RefusedError(batch.place, batch.records, code, result.error_message or "", blamed)
         return failed
 
     def _again(self, node: int, failed: list[Pending], unsent: Iterable[Pending] = ()) -> None:
@@ -300,8 +327,23 @@ class Producer:
                     f"{_name(batch.place)}: {batch.records} records were not taken within delivery.timeout.ms "
                     f"({self._timeout_s:g} s): {why}"
                 )
+            self._on_wait(f"{_name(batch.place)}: {why}")
             self._sleep(pause)
             pause = min(2 * pause, self._client.settings.max_backoff_ms / 1000)
+
+    def settle(self) -> None:
+        """Counts what else was accepted of what is on its way, when a batch was refused. Nothing is sent again."""
+        flights, self._flights = self._flights, {}
+        self._gathered.clear()
+        for node, waiting in flights.items():
+            for flight in waiting:
+                try:
+                    answer = self._client.connection(node).receive(flight.ticket)
+                except BrokerUnreachableError:
+                    break
+                for batch in flight.batches:
+                    with contextlib.suppress(DeliveryError):
+                        self._failed([batch], answer)
 
     def _drain(self, node: int, flights: Iterable[_Flight]) -> list[Pending]:
         """Batches of a broker's requests that were not accepted, or whose fate is unknown."""

@@ -12,8 +12,16 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from ...clients.kafka.connection import Address, Connection, ConnectionSettings, Transport, open_transport
-from ...clients.kafka.conversations import CoordinatorKind, find_coordinators
+from ...clients.kafka.connection import (
+    Address,
+    Connection,
+    ConnectionSettings,
+    MisroutedError,
+    Transport,
+    open_transport,
+)
+from ...clients.kafka.conversations import MEANT_FROM, CoordinatorKind, MeantNode, find_coordinators
+from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ...protocol.schema import ApiMessage
@@ -49,14 +57,19 @@ class KafkaClient:
         connect: Callable[[Address, ConnectionSettings], Transport] = open_transport,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        on_wait: Callable[[str], None] = lambda _why: None,
     ) -> None:
+        """`on_wait` is told why a call failed, each time before it is made again."""
         self.settings = settings
+        self._on_wait = on_wait
         self._connect = connect
         self._clock = clock
         self._sleep = sleep
         self._connections: dict[Address, Connection] = {}
         self._brokers: dict[int, Address] = {}
         self._coordinators: dict[tuple[str, CoordinatorKind], int] = {}
+        #: Id of the cluster, if its brokers can be told which of them is meant.
+        self._cluster_id: str | None = None
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -113,6 +126,7 @@ class KafkaClient:
             request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
             answer = connection.request(request, MetadataResponse, up_to=12, at_least=4)
             self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+            self._cluster_id = answer.cluster_id if self._checks_nodes(connection) else None
             return answer
 
         return self.retry(ask)
@@ -142,10 +156,13 @@ class KafkaClient:
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection
+        meant = None if self._cluster_id is None else MeantNode(self._cluster_id, node_id)
         try:
-            return self._open(address)
-        except BrokerUnreachableError:
+            return self._open(address, meant)
+        except BrokerUnreachableError as error:
             self._brokers.pop(node_id, None)  # it may be somewhere else by the next attempt
+            if isinstance(error.__cause__, MisroutedError):
+                self._forget()
             raise
 
     def retry(self, call: Callable[[], T]) -> T:
@@ -158,15 +175,29 @@ class KafkaClient:
             except (BrokerUnreachableError, BrokerError) as error:
                 if (isinstance(error, BrokerError) and not error.retriable) or self._clock() + pause > deadline:
                     raise
+                why = str(error)
+            self._on_wait(why)
             self._sleep(pause)
             pause = min(2 * pause, self.settings.max_backoff_ms / 1000)
 
     # -- inside
 
-    def _open(self, address: Address) -> Connection:
-        connection = Connection(address, self.settings, explain=explain, connect=self._connect)
+    def _open(self, address: Address, meant: MeantNode | None = None) -> Connection:
+        connection = Connection(address, self.settings, explain=explain, meant=meant, connect=self._connect)
         self._connections[address] = connection
         return connection
+
+    def _checks_nodes(self, connection: Connection) -> bool:
+        """True if brokers are to be told which of them is meant, and this one, as the others by all odds, understands it."""
+        _, newest = connection.versions.get(int(ApiVersionsRequest.API_KEY), (0, 0))
+        return self.settings.cluster_check and newest >= MEANT_FROM
+
+    def _forget(self) -> None:
+        """Begin with the bootstrap servers again: addresses of this cluster lead elsewhere."""
+        self.close()
+        self._brokers.clear()
+        self._coordinators.clear()
+        self._cluster_id = None
 
     def _coordinator(self, key: str, kind: CoordinatorKind) -> int:
         found = self._coordinators.get((key, kind))

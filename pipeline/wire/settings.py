@@ -52,6 +52,7 @@ REFUSED = {
 _LOGIN_HANDLERS = {"sasl.login.callback.handler.class": "OAuthBearerLoginCallbackHandler"}
 #: Formats of keys and certificates.
 _STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
+_CLUSTER_CHECK = "metadata.cluster.check.enable"
 _NUMBERS = {
     "request.timeout.ms": "request_timeout_ms",
     "default.api.timeout.ms": "api_timeout_ms",
@@ -74,6 +75,7 @@ class ClientSettings(ConnectionSettings):
     Attributes:
         api_timeout_ms: how long a call is tried again before its last error is raised.
         fetch_max_bytes: what one fetch asks for; a batch that is larger comes all the same.
+        cluster_check: brokers are told which of them is meant, so that one that an address leads to by mistake says so.
     """
 
     bootstrap: tuple[Address, ...]
@@ -86,6 +88,7 @@ class ClientSettings(ConnectionSettings):
     fetch_max_bytes: int = 16 << 20
     fetch_wait_ms: int = 500
     fetch_min_bytes: int = 1
+    cluster_check: bool = True
 
     @classmethod
     def parse(cls, bootstrap: str, options: Mapping[str, str] | None = None) -> ClientSettings:
@@ -105,10 +108,20 @@ class ClientSettings(ConnectionSettings):
                 secured[name] = text
             elif name == "client.id":
                 found["client_id"] = text
+            elif name == _CLUSTER_CHECK:
+                found["cluster_check"] = _switch(name, text)
             elif name in _NUMBERS:
                 found[_NUMBERS[name]] = _number(name, text)
             elif name not in IGNORED and name not in _STORE_TYPES:
-                known = [*_NUMBERS, *SECURITY_NAMES, *IGNORED, "client.id", "group.id", "isolation.level"]
+                known = [
+                    *_NUMBERS,
+                    *SECURITY_NAMES,
+                    *IGNORED,
+                    _CLUSTER_CHECK,
+                    "client.id",
+                    "group.id",
+                    "isolation.level",
+                ]
                 near = get_close_matches(name, known, 1)
                 hint = f"; did you mean kafka.{near[0]}?" if near else ""
                 raise OptionError(f"unknown option kafka.{name}{hint}")
@@ -141,6 +154,13 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     if not found:
         raise OptionError("bootstrap.servers names no broker; it takes host:port,host:port")
     return tuple(found)
+
+
+def _switch(name: str, text: str) -> bool:
+    value = {"true": True, "false": False}.get(text.strip().lower())
+    if value is None:
+        raise OptionError(f"kafka.{name} is {text!r}; it can be true or false")
+    return value
 
 
 def _number(name: str, text: str) -> int:

@@ -29,5 +29,5 @@ class AddOffsetsToTxnResponse(ApiMessage):
     VERSIONS = (0, 4)
     FLEXIBLE_FROM = 3
 
-    throttle_time_ms: int = int32(ignorable=True)
+    throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -73,7 +73,7 @@ class AddPartitionsToTxnResponse(ApiMessage):
     VERSIONS = (0, 5)
     FLEXIBLE_FROM = 3
 
-    throttle_time_ms: int = int32(ignorable=True)
+    throttle_time_ms: int = int32()
     error_code: int = int16("4+", ignorable=True)
     results_by_transaction: Sequence[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+")
     results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "0-3")

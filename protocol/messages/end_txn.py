@@ -30,7 +30,7 @@ class EndTxnResponse(ApiMessage):
     VERSIONS = (0, 5)
     FLEXIBLE_FROM = 3
 
-    throttle_time_ms: int = int32(ignorable=True)
+    throttle_time_ms: int = int32()
     error_code: int = int16()
     producer_id: int = int64("5+", default=-1, ignorable=True)
     producer_epoch: int = int16("5+", default=-1, ignorable=True)

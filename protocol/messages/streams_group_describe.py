@@ -1,24 +1,38 @@
-"""StreamsGroupDescribe (89): streams groups with their topology, members and tasks (KIP-1071)."""
+"""StreamsGroupDescribe (89): streams groups with their topology, members and tasks (KIP-1071), and on request with the graph
+that a member told of it (KIP-1331).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 
 from ..api_keys import ApiKey
-from ..schema import STRING, ApiMessage, Struct, array, boolean, int16, int32, string, structure
+from ..schema import STRING, ApiMessage, Struct, array, boolean, int8, int16, int32, string, structure
 from .streams_group_heartbeat import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
+from .streams_group_topology_description_update import TopologyDescription
 
 
 class StreamsGroupDescribeRequest(ApiMessage):
     """Groups by id."""
 
     API_KEY = ApiKey.STREAMS_GROUP_DESCRIBE
-    VERSIONS = (0, 0)
+    VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
     MOST_ELEMENTS = 5_000
 
     group_ids: Sequence[str] = array(STRING)
     include_authorized_operations: bool = boolean()
+    include_topology_description: bool = boolean("1+")
+
+
+class DescriptionStatus(IntEnum):
+    """What became of the question for a topology description."""
+
+    NOT_REQUESTED = 0
+    NOT_STORED = 1
+    ERROR = 2
+    AVAILABLE = 3
 
 
 class DescribedSubtopology(Struct):
@@ -78,13 +92,17 @@ class DescribedStreamsGroup(Struct):
     topology: DescribedTopology | None = structure(DescribedTopology, nullable="0+")
     members: Sequence[DescribedMember] = array(DescribedMember)
     authorized_operations: int = int32(default=-0x80000000)
+    topology_description: TopologyDescription | None = structure(TopologyDescription, "1+", nullable="1+")
+    topology_description_status: int = int8("1+")
+    assignor_name: str | None = string("1+", nullable="1+", default=None, ignorable=True)
+    """Assignor of the next target, which the present one need not be of (KIP-1357)."""
 
 
 class StreamsGroupDescribeResponse(ApiMessage):
     """One result for each group."""
 
     API_KEY = ApiKey.STREAMS_GROUP_DESCRIBE
-    VERSIONS = (0, 0)
+    VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
 
     throttle_time_ms: int = int32()

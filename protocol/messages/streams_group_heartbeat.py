@@ -92,7 +92,7 @@ class StreamsGroupHeartbeatRequest(ApiMessage):
     """Epoch 0 joins, -1 leaves, -2 leaves for a while (static members). Fields that are null or -1 have not changed."""
 
     API_KEY = ApiKey.STREAMS_GROUP_HEARTBEAT
-    VERSIONS = (0, 0)
+    VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
     MOST_ELEMENTS = 10_000
 
@@ -141,7 +141,7 @@ class StreamsGroupHeartbeatResponse(ApiMessage):
     """Tasks and endpoints that are null have not changed."""
 
     API_KEY = ApiKey.STREAMS_GROUP_HEARTBEAT
-    VERSIONS = (0, 0)
+    VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
 
     throttle_time_ms: int = int32()
@@ -150,12 +150,14 @@ class StreamsGroupHeartbeatResponse(ApiMessage):
     member_id: str = string()
     member_epoch: int = int32()
     heartbeat_interval_ms: int = int32()
-    acceptable_recovery_lag: int = int32()
+    acceptable_recovery_lag_legacy: int = int32("0")
     task_offset_interval_ms: int = int32()
+    acceptable_recovery_lag: int = int64("1+", default=-1, ignorable=True)
     status: Sequence[Status] | None = array(Status, nullable="0+", default=())
     active_tasks: Sequence[TaskIds] | None = array(TaskIds, nullable="0+", default=None)
     standby_tasks: Sequence[TaskIds] | None = array(TaskIds, nullable="0+", default=None)
     warmup_tasks: Sequence[TaskIds] | None = array(TaskIds, nullable="0+", default=None)
+    topology_description_required: bool = boolean("1+")
     endpoint_information_epoch: int = int32()
     partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None = array(
         EndpointToPartitions, nullable="0+", default=None

@@ -27,7 +27,9 @@ class LastAssignmentConfig(Struct):
 
 
 class StreamsGroupMetadataValue(Message):
-    """The group epoch, a hash of the topics that it is made for, and the epoch of the topology that was found right."""
+    """The group epoch, a hash of the topics that it is made for, and epochs of the topology: the one that was found right, the
+    one whose description is kept, and the one whose description was refused for good (both Kafka 4.4).
+    """
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -38,6 +40,8 @@ class StreamsGroupMetadataValue(Message):
     last_assignment_configs: Sequence[LastAssignmentConfig] | None = array(
         LastAssignmentConfig, nullable="0+", default=(), tag=1, ignorable=True
     )
+    stored_description_topology_epoch: int = int32(tag=2, default=-1, ignorable=True)
+    failed_description_topology_epoch: int = int32(tag=3, default=-1, ignorable=True)
 
 
 class StreamsGroupMemberMetadataKey(Message):

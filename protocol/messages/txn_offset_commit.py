@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28): offsets of a group that are committed when a transaction is.
 
 Version 2 has leader epochs, 3 is flexible and says which member commits (KIP-447), 4 has TRANSACTION_ABORTABLE, 5 adds
-the group's partition to the transaction by itself (KIP-890).
+the group's partition to the transaction by itself (KIP-890), 6 has topic ids in place of names (KIP-1319).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..api_keys import ApiKey
-from ..schema import ApiMessage, Struct, array, int16, int32, int64, string
+from ..schema import ApiMessage, Struct, array, int16, int32, int64, string, uuid
 
 
 class TxnOffsetCommitRequestPartition(Struct):
@@ -22,17 +22,18 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    """Results for the partitions of one topic."""
+    """Offsets of one topic."""
 
-    name: str = string()
+    name: str = string("0-5", ignorable=True)
+    topic_id: bytes = uuid("6+", ignorable=True)
     partitions: Sequence[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
 class TxnOffsetCommitRequest(ApiMessage):
-    """generation_id -1 and an empty member_id: from outside of the group, or from a client that is older than 3."""
+    """Generation or epoch -1 and an empty member_id: from outside of the group, or from a client that is older than 3."""
 
     API_KEY = ApiKey.TXN_OFFSET_COMMIT
-    VERSIONS = (0, 5)
+    VERSIONS = (0, 6)
     FLEXIBLE_FROM = 3
     MOST_ELEMENTS = 10_000
 
@@ -40,7 +41,7 @@ class TxnOffsetCommitRequest(ApiMessage):
     group_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    generation_id: int = int32("3+", default=-1)
+    generation_id_or_member_epoch: int = int32("3+", default=-1)
     member_id: str = string("3+")
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
     topics: Sequence[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
@@ -56,7 +57,8 @@ class TxnOffsetCommitResponsePartition(Struct):
 class TxnOffsetCommitResponseTopic(Struct):
     """Results for the partitions of one topic."""
 
-    name: str = string()
+    name: str = string("0-5", ignorable=True)
+    topic_id: bytes = uuid("6+", ignorable=True)
     partitions: Sequence[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
@@ -64,8 +66,8 @@ class TxnOffsetCommitResponse(ApiMessage):
     """An error of the whole request stands in each partition."""
 
     API_KEY = ApiKey.TXN_OFFSET_COMMIT
-    VERSIONS = (0, 5)
+    VERSIONS = (0, 6)
     FLEXIBLE_FROM = 3
 
-    throttle_time_ms: int = int32(ignorable=True)
+    throttle_time_ms: int = int32()
     topics: Sequence[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

@@ -18,6 +18,7 @@ class ColumnBuilder:
         keys: bool = True,
         values: bool = True,
         headers: bool = False,
+        timestamps: bool = True,
         first_offset: int = ...,
         end_offset: int | None = None,
         min_timestamp: int = ...,

@@ -34,6 +34,9 @@ cdef enum:
     NOGIL_BYTES = 4096
     # A record has at least: length, attributes, two deltas, two null lengths, header count.
     MIN_RECORD_BYTES = 7
+    # A header's count is believed up to so many records, and so many for a byte of the batch; above that they are walked.
+    MOST_BY_HEADER = 1 << 20
+    MOST_BY_BYTE = 200
 
 
 cdef struct Memory:
@@ -158,8 +161,9 @@ cdef class ColumnBuilder:
     """Collects records with offsets in [first_offset, end_offset) and timestamps in [min_timestamp, max_timestamp]; without
     `end_offset` up to the last there is, 2^63 - 1.
 
-    Timestamps in milliseconds; `keys`, `values`, `headers`: whether that column is wanted. A column that is not wanted
-    costs nothing but its walk.
+    Timestamps in milliseconds; `keys`, `values`, `headers`, `timestamps`: whether that column is wanted. A column that is not
+    wanted costs nothing but its walk; the timestamps are zeros then, or right. Where the header of a batch says all that is
+    wanted, its records are neither decompressed nor walked.
     """
 
     cdef Memory _offsets
@@ -174,18 +178,20 @@ cdef class ColumnBuilder:
     cdef bint _want_keys
     cdef bint _want_values
     cdef bint _want_headers
+    cdef bint _want_timestamps
     cdef int64_t _first
     cdef int64_t _last
     cdef int64_t _earliest
     cdef int64_t _latest
 
     def __init__(
-        self, *, bint keys=True, bint values=True, bint headers=False, int64_t first_offset=INT64_MIN,
+        self, *, bint keys=True, bint values=True, bint headers=False, bint timestamps=True, int64_t first_offset=INT64_MIN,
         end_offset=None, int64_t min_timestamp=INT64_MIN, int64_t max_timestamp=INT64_MAX,
     ):
         self._want_keys = keys
         self._want_values = values
         self._want_headers = headers
+        self._want_timestamps = timestamps
         self._first = first_offset
         if end_offset == INT64_MIN:  # nothing is below it, and there is no last offset to say so
             self._first, self._last = INT64_MAX, INT64_MIN
@@ -267,6 +273,15 @@ cdef class ColumnBuilder:
             codec = tl_i16(p + ATTRIBUTES_AT) & COMPRESSION_MASK
             if codec > LAST_CODEC:
                 raise UnsupportedCompressionError(f"no compression codec has the id {codec}")
+            if self._is_too_old(p):
+                return 0
+            if self._is_in_header(p, count):
+                if not codec and count > (size - RECORDS_AT) // MIN_RECORD_BYTES:
+                    raise InvalidRecordError(f"{count} records in {size - RECORDS_AT} bytes")
+                if count <= min(MOST_BY_HEADER, (size - RECORDS_AT) * MOST_BY_BYTE):
+                    if not self._by_header(p, count):
+                        raise MemoryError
+                    return self.rows - rows_before
             payload = memoryview(buffer)[position + RECORDS_AT : end]
             if codec:
                 payload = decompress(codec, payload, max_decompressed)
@@ -290,6 +305,47 @@ cdef class ColumnBuilder:
             return self.rows - rows_before
         finally:
             PyBuffer_Release(&view)
+
+    cdef bint _is_too_old(self, const uint8_t *batch) noexcept nogil:
+        """True if no record of the batch has a wanted timestamp, by its header: all are at or below its largest, and of
+        LogAppendTime all have that one.
+        """
+        cdef int64_t largest = tl_i64(batch + MAX_TIMESTAMP_AT)
+        if largest < self._earliest:
+            return True
+        return largest > self._latest and tl_i16(batch + ATTRIBUTES_AT) & TIMESTAMP_TYPE_MASK != 0
+
+    cdef bint _is_in_header(self, const uint8_t *batch, int32_t count) noexcept nogil:
+        """True if the header says all that is wanted of the batch's `count` records: their offsets have no gaps, and their
+        timestamp is one, or not asked for.
+        """
+        if self._want_keys or self._want_values or self._want_headers:
+            return False
+        if tl_i32(batch + LAST_OFFSET_DELTA_AT) != count - 1 or tl_i64(batch) > INT64_MAX - count:
+            return False
+        if tl_i16(batch + ATTRIBUTES_AT) & TIMESTAMP_TYPE_MASK:
+            return True
+        return not self._want_timestamps and self._earliest == INT64_MIN and self._latest == INT64_MAX
+
+    cdef int _by_header(self, const uint8_t *batch, int32_t count) noexcept nogil:
+        """Adds the wanted ones of `count` records with offsets from the batch's base offset on; 0: no memory."""
+        cdef int64_t at, first = tl_i64(batch), last = tl_i64(batch) + count - 1, time = 0
+        cdef int32_t kind = 1 if tl_i16(batch + ATTRIBUTES_AT) & TIMESTAMP_TYPE_MASK else 0
+        first, last = max(first, self._first), min(last, self._last)
+        if first > last:
+            return 1
+        if not self._reserve(last - first + 1, 0):
+            return 0
+        if kind:
+            time = microseconds(tl_i64(batch + MAX_TIMESTAMP_AT))
+        for at in range(last - first + 1):
+            (<int64_t *>self._offsets.start)[self.rows] = first + at
+            (<int64_t *>self._timestamps.start)[self.rows] = time
+            (<int32_t *>self._types.start)[self.rows] = kind
+            self.rows += 1
+        self._offsets.used = self._timestamps.used = 8 * self.rows
+        self._types.used = 4 * self.rows
+        return 1
 
     cdef int32_t _walk(self, const uint8_t *batch, const uint8_t *p, int64_t size, int32_t count) noexcept nogil:
         """−1: done; −2: no memory; else the record that is broken, and the columns are as they were."""

@@ -9,8 +9,8 @@ which the tests hold it, in `reference`.
     reading    decode_records        one batch, as a list of records
     checksum   crc32c                CRC-32C in hardware, by table elsewhere
 
-One file, longer than others: a second `.pyx` could share C functions only through a `cimport`, and that does not survive
-this project's folder layout.
+What kernels share is included (`_records.pxi`, `_record.pxi`, `_messages.pxi`): a `cimport` does not survive this project's
+folder layout. Message formats are converted in `_conversion.pyx`.
 
 Rules of this file: every read is bounds-checked against [position, end) before it happens, sums are taken in 64 bits or
 wrap as unsigned, nothing is allocated because a batch says so. Any thread may call anything here; two threads must not use
@@ -34,44 +34,10 @@ from .exceptions import (
 from .record_batch import Record
 
 include "_records.pxi"
+include "_record.pxi"
+include "_messages.pxi"
 
-cdef extern from *:
-    """
-    /* ---- CRC-32, zlib's, of message formats 0 and 1: by table, as nothing but recovery of old logs needs it ------- */
-    static uint32_t tl_legacy[8][256];
-
-    static uint32_t tl_crc32(const uint8_t *p, size_t n) {
-        uint32_t crc = 0xffffffffu;
-        while (n >= 8) {
-            uint32_t low = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
-            crc = tl_legacy[7][low & 0xff] ^ tl_legacy[6][low >> 8 & 0xff] ^ tl_legacy[5][low >> 16 & 0xff]
-                ^ tl_legacy[4][low >> 24] ^ tl_legacy[3][p[4]] ^ tl_legacy[2][p[5]] ^ tl_legacy[1][p[6]] ^ tl_legacy[0][p[7]];
-            p += 8;
-            n -= 8;
-        }
-        while (n--) crc = crc >> 8 ^ tl_legacy[0][(crc ^ *p++) & 0xff];
-        return ~crc;
-    }
-
-    static void tl_crc32_start(void) {
-        for (uint32_t n = 0; n < 256; n++) {
-            uint32_t crc = n;
-            for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0xedb88320u : crc >> 1;
-            tl_legacy[0][n] = crc;
-        }
-        for (uint32_t n = 0; n < 256; n++)
-            for (int k = 1; k < 8; k++)
-                tl_legacy[k][n] = tl_legacy[k - 1][n] >> 8 ^ tl_legacy[0][tl_legacy[k - 1][n] & 0xff];
-    }
-    """
-    uint32_t tl_crc32(const uint8_t *p, size_t n) noexcept nogil
-    void tl_crc32_start() noexcept nogil
-
-# The ruler of legacy_record once more, as C constants, and what else is this module's own.
 cdef enum:
-    LEGACY_CRC_AT = 12
-    LEGACY_TIMESTAMP_AT = 18
-    MIN_MESSAGE_SIZE_V1 = 22
     # Releasing and taking back the GIL costs about as much as checking this many bytes.
     NOGIL_BYTES = 8192
     # A refused batch names at most so many of its records.
@@ -406,118 +372,12 @@ def count_records(buffer, Py_ssize_t position, Py_ssize_t end, int64_t limit_off
 # ---- records ---------------------------------------------------------------------------------------------------------
 
 
-cdef enum Fault:
-    SOUND
-    BAD_VARINT
-    BAD_LENGTH
-    EMPTY
-    BAD_FIELD
-    BAD_HEADER_COUNT
-    NULL_HEADER_KEY
-    BYTES_BEHIND
-    WRONG_OFFSET
-    LEFT_OVER
-    # These two belong to a record that can be read: the batch is walked to its end first.
-    NO_KEY
-    WRONG_TIME
-
-_FAULTS = {
-    BAD_VARINT: "has a varint that is cut off or too long",
-    BAD_LENGTH: "claims more bytes than are left",
-    EMPTY: "is empty",
-    BAD_FIELD: "has a field that claims more bytes than are left",
-    BAD_HEADER_COUNT: "claims more headers than it has bytes",
-    NULL_HEADER_KEY: "has a header with a null key",
-    BYTES_BEHIND: "has bytes behind its headers",
-    WRONG_OFFSET: "does not have its place in the batch as offset delta",
-}
-
-cdef struct RawRecord:
-    int64_t timestamp_delta
-    int32_t offset_delta
-    bint has_key
-
 cdef struct Walk:
     int64_t max_timestamp
     int64_t min_timestamp  # of those that have one; −1 when none has
     int32_t max_index  # of the first record with the max timestamp
     int32_t fault_index
     Fault fault
-
-
-cdef inline const uint8_t *read_record(
-    const uint8_t *p, const uint8_t *limit, RawRecord *out, Fault *fault
-) noexcept nogil:
-    """Position behind the record at p; NULL with `fault` set when it is broken."""
-    cdef int32_t length, count
-    cdef int64_t i
-    cdef const uint8_t *end
-    p = tl_varint(p, limit, &length)
-    if p == NULL:
-        fault[0] = BAD_VARINT
-        return NULL
-    if length <= 0 or length > limit - p:
-        fault[0] = EMPTY if length == 0 else BAD_LENGTH
-        return NULL
-    end = p + length
-    p = tl_varlong(p + 1, end, &out.timestamp_delta)  # + 1: attributes, none are defined
-    if p != NULL:
-        p = tl_varint(p, end, &out.offset_delta)
-    if p != NULL:
-        p = tl_varint(p, end, &length)
-    if p == NULL:
-        fault[0] = BAD_VARINT
-        return NULL
-    out.has_key = length >= 0
-    if length > 0:
-        if length > end - p:
-            fault[0] = BAD_FIELD
-            return NULL
-        p += length
-    elif length < -1:
-        fault[0] = BAD_FIELD
-        return NULL
-    p = tl_varint(p, end, &length)
-    if p == NULL:
-        fault[0] = BAD_VARINT
-        return NULL
-    if length > 0:
-        if length > end - p:
-            fault[0] = BAD_FIELD
-            return NULL
-        p += length
-    elif length < -1:
-        fault[0] = BAD_FIELD
-        return NULL
-    p = tl_varint(p, end, &count)
-    if p == NULL:
-        fault[0] = BAD_VARINT
-        return NULL
-    if count != 0:
-        if count < 0 or count > end - p:
-            fault[0] = BAD_HEADER_COUNT
-            return NULL
-        for i in range(2 * <int64_t>count):  # keys and values in turn
-            p = tl_varint(p, end, &length)
-            if p == NULL:
-                fault[0] = BAD_VARINT
-                return NULL
-            if length < 0:
-                if length < -1:
-                    fault[0] = BAD_FIELD
-                    return NULL
-                if i & 1 == 0:
-                    fault[0] = NULL_HEADER_KEY
-                    return NULL
-            else:
-                if length > end - p:
-                    fault[0] = BAD_FIELD
-                    return NULL
-                p += length
-    if p != end:
-        fault[0] = BYTES_BEHIND
-        return NULL
-    return p
 
 
 cdef void walk_records(
@@ -558,10 +418,10 @@ cdef void walk_records(
                 lowest = timestamp
             if timestamp < earliest or timestamp > latest:
                 # One wrong time decides the error of the whole batch, as in Kafka's LogValidator.
-                if walk.fault != WRONG_TIME and (record.has_key or not require_keys):
+                if walk.fault != WRONG_TIME and (record.key_size >= 0 or not require_keys):
                     walk.fault = WRONG_TIME
                     walk.fault_index = index
-        if require_keys and not record.has_key and walk.fault == SOUND:
+        if require_keys and record.key_size < 0 and walk.fault == SOUND:
             walk.fault = NO_KEY
             walk.fault_index = index
     if p != end:
@@ -597,7 +457,7 @@ cdef object records_error(
     for index in range(count):  # each was read without a fault before
         p = read_record(p, end, &record, &fault)
         timestamp = tl_add(base_timestamp, record.timestamp_delta)
-        if require_keys and not record.has_key:
+        if require_keys and record.key_size < 0:
             faults.append(RecordFault(index, "a compacted topic takes no record without a key"))
         elif timestamp != -1 and (timestamp < earliest or timestamp > latest):
             text = timestamp_fault(timestamp, earliest, latest)
@@ -1144,6 +1004,39 @@ cdef class BatchScanner:
                 taken += step
                 if step == 0 or self.event_count <= EVENTS - EVENTS_PER_BATCH:
                     return taken
+        finally:
+            PyBuffer_Release(&view)
+
+    def take_checked(self, head, int64_t file_position):
+        """Takes one batch whose bytes need not be in memory: `head` is its header, at `file_position` of the file.
+
+        The caller has found that the batch is whole and its checksum right. Returns its size; 0 once stopped.
+
+        Raises:
+            ValueError: `head` is shorter than a header of format 2, or `file_position` is not where the last call ended.
+        """
+        cdef Py_buffer view
+        cdef const uint8_t *p
+        cdef int64_t taken
+        cdef bint check_crc = self.check_crc
+        if self.reason != GOING:
+            return 0
+        if self.started and file_position != self.valid_bytes:
+            raise ValueError(f"the next byte wanted is at {self.valid_bytes}, not at {file_position}")
+        PyObject_GetBuffer(head, &view, PyBUF_SIMPLE)
+        try:
+            p = <const uint8_t *>view.buf
+            if view.len < RECORD_BATCH_OVERHEAD:
+                raise ValueError(f"{view.len} bytes are no header")
+            if not self.started:
+                self.started = True
+                self.valid_bytes = self.last_indexed = file_position
+            self.event_count = 0
+            self.check_crc = False
+            taken = self.walk(p, <int64_t>LOG_OVERHEAD + tl_i32(p + LENGTH_AT))  # reads no further than the header
+            self.check_crc = check_crc
+            self.drain(p)
+            return taken
         finally:
             PyBuffer_Release(&view)
 

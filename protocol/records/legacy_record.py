@@ -26,7 +26,8 @@
     Format 2 shares the outline of the first 17 bytes (offset, size, and the magic at 16): see `record_batch`.
 
 Stands beside `record_batch` and `builder` in protocol.records: `memory_records` walks a buffer that has all formats in
-it, `conversion` makes one format of another. Any thread may call: nothing here keeps state.
+it, `conversion` makes one format of another, by its kernel: what is here reads and writes one by one, and says what is
+wrong. Any thread may call: nothing here keeps state.
 """
 
 from __future__ import annotations
@@ -37,7 +38,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from .attributes import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, Compression, TimestampType, attributes_of
 from .compression import DEFAULT_MAX_BYTES, compress, decompress
 from .crc import crc32
-from .exceptions import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError, UnsupportedFormatError
+from .exceptions import (
+    CorruptRecordError,
+    InvalidRecordError,
+    RecordError,
+    UnsupportedCompressionError,
+    UnsupportedFormatError,
+)
 from .lz4_header import with_historical_check, with_right_check
 from .record_batch import (
     HEADER_UP_TO_MAGIC,
@@ -273,7 +280,7 @@ def iterate_legacy_records(
         yield _as_record(record, record.offset, record.timestamp)
         return
     data = unwrap(record, max_decompressed)
-    last = _last_inner_offset(data)
+    last = last_inner_offset(data)
     base = 0
     if not from_producer:
         if record.magic == MAGIC_V0 and last != record.offset:
@@ -288,7 +295,7 @@ def iterate_legacy_records(
         _check_inner(record, inner, data, index)
         if not from_producer:
             if offset <= previous or inner.offset < 0:
-                raise InvalidRecordError(f"offset {offset} of message {index} in a wrapper does not rise", index)
+                raise _does_not_rise(offset, index)
             previous = offset
         yield _as_record(inner, offset, record.timestamp if record.is_append_time else inner.timestamp)
         position += inner.size
@@ -381,11 +388,26 @@ def build_legacy_set(
         previous = offset
     if compression is Compression.NONE:
         return bytes(out)
-    stream = compress(compression, out, level)
+    return wrapped(out, magic, previous, max_timestamp, compression, level, is_append_time=is_append_time)
+
+
+def wrapped(
+    messages: Buffer,
+    magic: int,
+    last_offset: int,
+    timestamp: int,
+    compression: Compression,
+    level: int | None,
+    *,
+    is_append_time: bool,
+) -> bytes:
+    """Put a row of messages into a wrapper: its offset is that of the last of them, its timestamp the greatest."""
+    stream = compress(compression, messages, level)
     if compression is Compression.LZ4 and magic == MAGIC_V0:
         stream = with_historical_check(stream)
+    kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
     wrapper = bytearray()
-    append_legacy_record(wrapper, magic, previous, max_timestamp, None, stream, plain | compression)
+    append_legacy_record(wrapper, magic, last_offset, timestamp, None, stream, attributes_of(compression, kind))
     return bytes(wrapper)
 
 
@@ -448,11 +470,14 @@ def unwrap(record: LegacyRecord, max_decompressed: int = DEFAULT_MAX_BYTES) -> b
     return data
 
 
-def _last_inner_offset(data: Buffer) -> int:
-    """Offset of the last inner message, to which format 1 offsets are relative. Walks sizes only: a list of all
-    messages would take much memory.
+def last_inner_offset(data: Buffer, position: int = 0) -> int:
+    """Offset of the last message that a wrapper held, to which format 1 offsets are relative. Walks sizes only, from
+    `position` on.
+
+    Raises:
+        CorruptRecordError: a size is impossible.
     """
-    position = offset = 0
+    offset = 0
     while position < len(data):
         if len(data) - position < LOG_OVERHEAD:
             raise CorruptRecordError(f"{len(data) - position} bytes are left over in a wrapper")
@@ -461,6 +486,20 @@ def _last_inner_offset(data: Buffer) -> int:
             raise CorruptRecordError(f"a message in a wrapper has the size {counted}")
         position += LOG_OVERHEAD + counted
     return offset
+
+
+def inner_fault(wrapper: LegacyRecord, data: Buffer, position: int, index: int, base: int) -> RecordError:
+    """Why the message at `position` of what `wrapper` held, its number `index`, is refused by `iterate_legacy_records`.
+
+    It is returned, or raised. `base`: what is added to the offsets within.
+    """
+    inner = read_legacy_record(data, position)
+    _check_inner(wrapper, inner, data, index)
+    return _does_not_rise(to_int64(base + inner.offset), index)
+
+
+def _does_not_rise(offset: int, index: int) -> InvalidRecordError:
+    return InvalidRecordError(f"offset {offset} of message {index} in a wrapper does not rise", index)
 
 
 def _check_inner(wrapper: LegacyRecord, inner: LegacyRecord, data: Buffer, index: int) -> None:

@@ -36,11 +36,11 @@ def read_varlong(buffer: bytes | memoryview, position: int, end: int) -> tuple[i
 
 
 def append_varint(out: bytearray, value: int) -> None:
-    """Append `value` (within 64 bits) in its shortest form; a value within 32 bits is a valid varint too."""
+    """Append `value`, of which 64 bits count, in its shortest form; a value within 32 bits is a valid varint too."""
     if -64 <= value < 64:  # one byte: most lengths, deltas and counts
         out.append((value << 1) ^ (value >> 63))
         return
-    raw = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF
+    raw = ((value << 1) ^ -(value >> 63 & 1)) & 0xFFFF_FFFF_FFFF_FFFF  # bit 63 is the sign, of wider differences too
     while raw >= 0x80:
         out.append((raw & 0x7F) | 0x80)
         raw >>= 7

@@ -34,6 +34,7 @@ from ..ledger.ledger import LEDGER_FILE
 from ..log.leader_epoch import LEADER_EPOCH_CHECKPOINT
 from ..log.partition_metadata import PARTITION_METADATA_FILE, ZERO_UUID, decode_uuid
 from ..log.stop_record import STOP_FILE
+from ..manager.data_directory import SCRUB_FILE
 from ..manager.meta_properties import META_PROPERTIES_FILE
 from ..segment.names import (
     LOG_SUFFIX,
@@ -93,8 +94,8 @@ def explain(
         return dump_log.explain_log(file_system, path, 0, records=records, data=data, decode=decode)
     if name in _OFFSET_CHECKPOINTS:
         return _explain_checkpoint(_read(file_system, path), ("topic", "partition", "offset"))
-    if name == STOP_FILE or name in _COPIES:
-        return _explain_sealed(_read(file_system, path), is_json=name == STOP_FILE)
+    if name in (STOP_FILE, SCRUB_FILE) or name in _COPIES:
+        return _explain_sealed(_read(file_system, path), is_json=name not in _COPIES)
     if name == LEADER_EPOCH_CHECKPOINT:
         return _explain_checkpoint(_read(file_system, path), ("epoch", "startOffset"))
     if name == PARTITION_METADATA_FILE:

@@ -17,6 +17,7 @@ from ..log.partition_metadata import PARTITION_METADATA_FILE, read_partition_met
 from ..segment.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, LogFileName, parse_file_name, parse_hole
 from .dump import CLEANER_STATE, QUORUM_STATE
 from .verify_producers import ProducerCheck
+from .verify_report import unreadable_finding
 from .verify_segment import SegmentCheck, Surroundings
 
 if TYPE_CHECKING:
@@ -179,6 +180,10 @@ def _verify_files(
             # Its indexes may have gone before they were read, and what was said of the place before it means nothing.
             report.rewind(mark)
             report.add("vanished", segment.log_path, -1, "deleted or replaced meanwhile")
+            has_vanished = True
+            continue
+        except OSError as error:
+            report.add(*unreadable_finding(error, segment.log_path))
             has_vanished = True
             continue
         sizes[base] = segment.size

@@ -1,19 +1,30 @@
 """Findings of `tidelog log verify`: the table of rules, and the report that collects findings.
 
 A *fault* breaks an invariant of the log; a *note* is worth knowing and normal in some state (a crash before the next
-start, a deletion that waits). The table is the list of what is checked: a test plants one of each.
+start, a deletion that waits). The table is the list of what is checked: a test plants one of each. It has the one remedy of each,
+whoever tells it: `log verify`, `log scrub`, /health, `tidelog why`, the console, the log. So a remedy holds whether a daemon runs
+or not.
 """
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 _LIMIT = 10  # of one kind in one file; the rest is counted
 
-_CUT = "start the daemon: recovery keeps what lies before, cuts here, and says how much went"
-_REBUILD = "stop the daemon, delete the file and start: it is rebuilt from the log"
+# A restart alone finds nothing: it reads nothing below the recovery point (ADR 51).
+_ASIDE = (
+    "stop the daemon and put the file back from a copy; without one delete .kafka_cleanshutdown and "
+    "recovery-point-offset-checkpoint in the data directory and start: what is damaged is put aside in a .damaged file, or cut "
+    "off where nothing follows, every other record stays"
+)
+_REBUILD = (
+    "a daemon whose scrubber finds it makes the index anew when retention comes by (log.retention.check.interval.ms); else stop "
+    "it, delete the file and start: it is rebuilt from the log"
+)
 _RECOVER = (
     "stop the daemon; delete the file, and in the data directory .kafka_cleanshutdown and "
     "recovery-point-offset-checkpoint; start: it is rebuilt from the logs"
@@ -23,6 +34,14 @@ _LOST = "the records are gone; restore the partition from a copy if they matter"
 _SEEK = "nothing is lost; look-ups by time may miss its records"
 _RECOUNT = "stop the daemon, delete the file and start: records are counted anew, by cause from then on"
 _LOOK = "nothing has to be done"
+_DISK = (
+    "look at what the system's log says of the disk, and replace it if need be; restore the partition from a copy, or delete the "
+    "segment and lose its records"
+)
+
+
+REMADE = ("index-", "timeindex-")
+"""Rules that begin so are of indexes, which a daemon makes anew from the log once they are doubted (ADR 51, 65)."""
 
 
 class Rule(NamedTuple):
@@ -42,6 +61,12 @@ RULES: dict[str, Rule] = {
     "orphan": Rule(True, "an index without its log", "delete the file; the next start would"),
     "index-missing": Rule(True, "a segment without an index", "start the daemon: it is rebuilt from the log"),
     "no-segment": Rule(True, "a partition without a log file", "restore it, or delete the directory"),
+    "unreadable": Rule(True, "the disk can't read a part of the file", _DISK),
+    "no-access": Rule(
+        True,
+        "the file may not be read",
+        "give it back to the user that the daemon runs as (chown -R, chmod -R u+rwX), and look who has taken it away",
+    ),
     # segments and batches
     "segment-overlap": Rule(True, "a segment begins before the one before it ends", _RESTORE),
     "segment-gap": Rule(True, "offsets are missing between two segments, and no compaction took them", _LOST),
@@ -53,16 +78,16 @@ RULES: dict[str, Rule] = {
     "segment-span": Rule(
         True, "a segment spans more offsets than its indexes can say", "start the daemon: it is split, nothing is lost"
     ),
-    "batch-crc": Rule(True, "the checksum is not that of the bytes", _RESTORE),
-    "batch-garbage": Rule(True, "bytes that are no batch", _CUT),
-    "batch-zeros": Rule(True, "zeros where batches should be", _CUT),
-    "batch-cut-off": Rule(True, "the last batch is not whole", _CUT),
+    "batch-crc": Rule(True, "the checksum is not that of the bytes", _ASIDE),
+    "batch-garbage": Rule(True, "bytes that are no batch", _ASIDE),
+    "batch-zeros": Rule(True, "zeros where batches should be", _ASIDE),
+    "batch-cut-off": Rule(True, "the last batch is not whole", _ASIDE),
     "unfinished-tail": Rule(
         False, "the active segment ends in bytes that are being written, or are cut at start", _LOOK
     ),
-    "batch-too-large": Rule(False, "a batch is too large to be read: only its header was checked", _LOOK),
-    "batch-offset": Rule(True, "an offset below the segment's", _RESTORE),
-    "batch-order": Rule(True, "offsets don't rise", _RESTORE),
+    "batch-too-large": Rule(False, "a batch is too large to be read whole: its records were not checked", _LOOK),
+    "batch-offset": Rule(True, "an offset below the segment's", _ASIDE),
+    "batch-order": Rule(True, "offsets don't rise", _ASIDE),
     "batch-gap": Rule(True, "offsets are missing between two batches, and no compaction took them", _LOST),
     "gap-unexplained": Rule(False, "offsets are missing; whether by compaction is not known here", _LOOK),
     "batch-count": Rule(True, "number of records and offsets of a batch disagree", _RESTORE),
@@ -74,7 +99,9 @@ RULES: dict[str, Rule] = {
     "max-timestamp": Rule(True, "the header's largest timestamp is not that of the records", _SEEK),
     "control-record": Rule(True, "a control batch without a control record", _RESTORE),
     "wrapper": Rule(True, "a compressed message breaks the rules of formats 0 and 1", _RESTORE),
-    "leader-epoch-order": Rule(True, "a batch has an older leader epoch than one before it", _RESTORE),
+    "leader-epoch-order": Rule(
+        True, "a batch has an impossible leader epoch, or an older one than one before it", _RESTORE
+    ),
     # offset index
     "index-torn": Rule(True, "the size is no whole number of entries", _REBUILD),
     "index-order": Rule(True, "entries don't rise", _REBUILD),
@@ -147,6 +174,21 @@ class Finding(NamedTuple):
     def remedy(self) -> str:
         """The remedy of its rule."""
         return RULES[self.rule].remedy
+
+
+_NOT_OF_A_FILE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, None))
+"""Errors that say something of the process or the machine and nothing of the file."""
+
+
+def unreadable_finding(error: OSError, path: str, position: int = -1) -> Finding:
+    """Finding of a file that can't be read: `path` at `position` unless the error names another. Raises `error` if the file is
+    gone, or if the next one could not be read either.
+    """
+    if isinstance(error, FileNotFoundError) or error.errno in _NOT_OF_A_FILE:
+        raise error
+    rule = "no-access" if isinstance(error, PermissionError) else "unreadable"
+    named = str(error.filename or path)
+    return Finding(rule, named, position if named == path else -1, str(error.strerror))
 
 
 class Report:

@@ -14,9 +14,17 @@ from ...protocol.records._kernel import decode_records
 from ...protocol.records.attributes import Compression
 from ...protocol.records.exceptions import RecordError
 from ...protocol.records.legacy_record import iterate_legacy_records, read_legacy_record
-from ...protocol.records.record_batch import MAGIC_V2, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, Record
+from ...protocol.records.record_batch import (
+    MAGIC_V2,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Record,
+)
 from ..index.transaction_index import AbortedTxn
-from ..segment.batch_walk import Found, Stretch, computed_crc, walk
+from ..segment.batch_walk import Found, Stretch, computed_crc, summed_crc, walk
 from ..segment.names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -50,6 +58,8 @@ class Surroundings(NamedTuple):
         is_stopped: after a clean stop nothing is unfinished.
         epochs: of the leader epoch checkpoint, None when it can't be used.
         holes: what `.damaged` files say is missing.
+        largest_whole: bytes of a batch of format 2 that is read whole, None for as much as there is memory for. Of larger ones
+            the checksum is made block by block, and no records are looked at.
     """
 
     cleaned_below: int | None
@@ -58,6 +68,7 @@ class Surroundings(NamedTuple):
     is_stopped: bool
     epochs: tuple[EpochEntry, ...] | None
     holes: tuple[Hole, ...] = ()
+    largest_whole: int | None = None
 
 
 class SegmentCheck:
@@ -102,6 +113,11 @@ class SegmentCheck:
 
     def run(self) -> None:
         """Check the segment; findings go to the report. OSError when the log can't be read."""
+        for count in self.steps():
+            self._on_progress(count)
+
+    def steps(self) -> Iterator[int]:
+        """`run` in steps of about a MiB; yields the bytes of the log that each has read."""
         offsets = _OffsetEntries(self)
         times = _TimeEntries(self)
         aborted = self._aborted()
@@ -113,17 +129,22 @@ class SegmentCheck:
                     if not self._fs.exists(self._path(suffix)):
                         self._report.add("index-missing", self._path(suffix), -1, f"the log has {size} bytes")
             reported = 0
-            for found in walk(file):
+            for found in walk(file, largest=self._around.largest_whole):
                 if found.stretch is Stretch.BATCH:
-                    header = self._check_batch(found)
+                    crc: int | None = None
+                    if not found.is_whole and found.magic == MAGIC_V2:
+                        for count, crc in summed_crc(file, found):  # noqa: B007
+                            yield count
+                        reported = found.position + found.size
+                    header = self._check_batch(found, crc)
                     offsets.meet(header)
                     times.meet(header, self._max_timestamp)
                 else:
                     self._no_batch(found, size)
                 if found.position + found.size - reported > 1 << 20:
-                    self._on_progress(found.position + found.size - reported)
+                    yield found.position + found.size - reported
                     reported = found.position + found.size
-            self._on_progress(size - reported)
+            yield size - reported
         finally:
             file.close()
         still = self._fs.stat(self.log_path).size if self._is_active and not self._around.is_stopped else size
@@ -151,11 +172,14 @@ class SegmentCheck:
             rule, self.log_path, header.position, f"batch {header.base_offset}–{header.last_offset}: {what}"
         )
 
-    def _check_batch(self, found: Found) -> BatchHeader:
+    def _check_batch(self, found: Found, crc: int | None) -> BatchHeader:
+        """`crc`: of a batch that is not whole, None where it was not made."""
         header = batch_header(found)
-        if not found.is_whole:
+        if found.is_whole:
+            crc = computed_crc(found.data, found.magic)
+        elif self._around.largest_whole is None:
             self._fault("batch-too-large", header, f"{header.size} bytes")
-        elif (crc := computed_crc(found.data, found.magic)) != header.crc:
+        if crc is not None and crc != header.crc:
             self._fault("batch-crc", header, f"crc {header.crc}, the bytes have {crc}")
             # Offsets lie outside of the checksum: if they fit, the next batch is not out of order because of this one.
             if header.base_offset >= self.end_offset and 0 <= header.last_offset_delta <= MAX_RELATIVE_OFFSET:
@@ -168,6 +192,8 @@ class SegmentCheck:
             self._check_header(header)
             if found.is_whole:
                 self._check_records(found, header)
+            else:
+                self._to_producers(header, [])
         self._advance(header)
         return header
 
@@ -222,6 +248,8 @@ class SegmentCheck:
 
     def _check_epoch(self, header: BatchHeader) -> None:
         epoch = header.partition_leader_epoch
+        if epoch < NO_PARTITION_LEADER_EPOCH:
+            self._fault("leader-epoch-order", header, f"epoch {epoch}")
         if epoch < 0:
             return
         if epoch < self.last_leader_epoch:

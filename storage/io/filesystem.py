@@ -32,6 +32,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o750
 _SCRATCH_BYTES = 256 * 1024
+_RWF_DONTCACHE = 0x80
+"""Drop the pages that this read brings into the cache, those read ahead too, and no others: Linux 6.14, by file system."""
 _TEMPORARY_SUFFIX = ".tmp"  # Kafka's too: whichever broker starts next knows what the file is
 
 # struct flock of Linux with 64-bit offsets: type, whence, start, length, pid (0 for open-file-description locks).
@@ -88,6 +90,11 @@ class File(Protocol):
 
     def pread_into(self, view: memoryview | bytearray, offset: int) -> int:
         """Fills `view` from `offset`; returns how many bytes came, fewer only at the end of the file."""
+
+    def pread_aside(self, view: memoryview | bytearray, offset: int) -> int:
+        """As `pread_into`, and leaves the page cache as it was: nothing is read ahead, and pages that were not there are dropped
+        again. Blocks. For a file that nobody else reads through this object: it is not read ahead from then on.
+        """
 
     def size(self) -> int:
         """Size in bytes, as this object left it: no system call."""
@@ -334,14 +341,32 @@ class RealFile:
         return _pread(self._fd, length, offset)
 
     def pread_into(self, view: memoryview | bytearray, offset: int) -> int:
+        return self._fill(view, offset, 0)
+
+    def _fill(self, view: memoryview | bytearray, offset: int, flags: int) -> int:
         target = memoryview(view)
         got = 0
         while got < len(target):
-            count = os.preadv(self._fd, [target[got:]], offset + got)
+            count = os.preadv(self._fd, [target[got:]], offset + got, flags)
             if count == 0:
                 break
             got += count
         return got
+
+    def pread_aside(self, view: memoryview | bytearray, offset: int) -> int:
+        try:
+            return self._fill(view, offset, _RWF_DONTCACHE)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+        cold = page_cache.cold_ranges(self._fd, offset, min(len(view), self._size - offset))
+        # Pages read ahead would be found in the cache by the next read, and stay.
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
+        try:
+            return self.pread_into(view, offset)
+        finally:
+            for position, length in cold:
+                os.posix_fadvise(self._fd, position, length, os.POSIX_FADV_DONTNEED)
 
     def size(self) -> int:
         return self._size

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import mmap
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 _SYS_CACHESTAT = 451  # the same on every architecture but Alpha
@@ -103,6 +104,28 @@ def resident(fd: int, position: int, length: int) -> bool | None:
 
 def resident_by_mincore(fd: int, position: int, length: int) -> bool | None:
     """`resident` for kernels before 6.5, which answer only those who own the file or may write it."""
+    flags = _page_flags(fd, position, length)
+    return None if flags is None else all(flag & 1 for flag in flags)
+
+
+def cold_ranges(fd: int, position: int, length: int) -> list[tuple[int, int]]:
+    """Stretches (position, bytes) of whole pages that [position, position + length) touches and that are not in the page cache.
+
+    None where the kernel does not tell. The range must lie inside the file. Any thread, never blocks.
+    """
+    if resident(fd, position, length) is not False or (flags := _page_flags(fd, position, length)) is None:
+        return []
+    first = position // _PAGE
+    cold: list[tuple[int, int]] = []
+    for is_cold, pages in groupby(range(len(flags)), lambda page: not flags[page] & 1):
+        run = list(pages)
+        if is_cold:
+            cold.append(((first + run[0]) * _PAGE, len(run) * _PAGE))
+    return cold
+
+
+def _page_flags(fd: int, position: int, length: int) -> bytes | None:
+    """What mincore(2) says of each page of the range: bit 0 is residency, the others are reserved. None: it refuses."""
     calls = system_calls()
     start = position - position % _PAGE
     span = position + length - start
@@ -114,8 +137,8 @@ def resident_by_mincore(fd: int, position: int, length: int) -> bool | None:
         flags = calls.create_string_buffer(pages)
         if calls.mincore(address, span, calls.addressof(flags)) != 0:
             return None
-        # Bit 0 of each byte is residency; the others are reserved.
-        return all(flag & 1 for flag in flags.raw)
+        raw: bytes = flags.raw
+        return raw
     finally:
         calls.munmap(address, span)
 

@@ -2,7 +2,8 @@
 
 An entry lies in the segment of its abort marker, which may be far behind the records that it is about: all segments from
 the fetch's on have to be asked. Most logs have no entry at all, and a log may have ten thousand segments; so what the
-closed ones hold is kept, and looked for again only among segments that are new. The active one's file is read each time.
+closed ones hold is kept, and looked for again only among segments that are new. The active one's file is looked at each time, and
+read when it has changed.
 
 One object per log. `load` does the looking in a pool thread; what it missed since is looked at where it is asked for,
 on the loop thread: the files of one segment that was active a moment ago.
@@ -20,6 +21,7 @@ from ..segment.names import TRANSACTION_INDEX_SUFFIX, parse_file_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..io.filesystem import FileStat
     from ..segment.files import LogDirectory
     from ..segment.log_segment import LogSegment
     from ..values import FetchDataInfo
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 class AbortedTransactions:
     """The aborted transactions of one log, from its transaction indexes."""
 
-    __slots__ = ("_closed", "_directory", "_view", "_with_entries")
+    __slots__ = ("_active", "_changes", "_closed", "_directory", "_view", "_with_entries")
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
@@ -36,6 +38,9 @@ class AbortedTransactions:
         # Closed segments that were looked at. A successor at the same base offset (cleaning) is another object.
         self._closed: dict[LogSegment, tuple[AbortedTxn, ...]] = {}
         self._with_entries: list[tuple[AbortedTxn, ...]] = []
+        # Entries of the active segment, and what its file was before it was read: base offset, `_changes`, size, time, inode.
+        self._active: tuple[tuple[int, int, FileStat], tuple[AbortedTxn, ...]] | None = None
+        self._changes = 0  # times come in ticks: two changes within one may leave size and time as they were
 
     def is_loaded(self, view: tuple[LogSegment, ...]) -> bool:
         """True if the closed segments' indexes were read. Never blocks."""
@@ -44,7 +49,16 @@ class AbortedTransactions:
     def load(self, view: tuple[LogSegment, ...]) -> None:
         """Read the closed segments' indexes, and bring the active one's file into memory. Pool thread. OSError."""
         self._look_at(view)
-        self._read(view[-1].base_offset)
+        self._read_active(view[-1].base_offset)
+
+    def are_none_from(self, view: tuple[LogSegment, ...], offset: int) -> bool:
+        """True if no aborted transaction ends at `offset` or later, as far as that is known without reading a closed segment's
+        index: False where one has to be read. CorruptIndexError, OSError.
+        """
+        if view is not self._view or any(entries[-1].last_offset >= offset for entries in self._with_entries):
+            return False
+        entries = self._read_active(view[-1].base_offset)
+        return not entries or entries[-1].last_offset < offset
 
     def overlapping(self, view: tuple[LogSegment, ...], offset: int, info: FetchDataInfo) -> list[AbortedTxn]:
         """Aborted transactions with a record, or their marker, in the slice `info` of a fetch at `offset`, in their order.
@@ -75,6 +89,7 @@ class AbortedTransactions:
         directory = self._directory
         path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX)
         index = TransactionIndex(directory.file_system, path, base_offset)
+        self._changes += 1
         try:
             try:
                 index.note(txn)
@@ -88,13 +103,14 @@ class AbortedTransactions:
                 raise
         finally:
             index.close()
+            self._changes += 1
 
     def _entries(self, view: tuple[LogSegment, ...], offset: int) -> Iterator[AbortedTxn]:
         """Entries of transactions that end at `offset` or later."""
         if view is not self._view:
             self._look_at(view)
         active = view[-1]
-        for entries in (*self._with_entries, self._read(active.base_offset)):
+        for entries in (*self._with_entries, self._read_active(active.base_offset)):
             if entries and entries[-1].last_offset >= offset:
                 yield from (txn for txn in entries if txn.last_offset >= offset)
 
@@ -112,6 +128,20 @@ class AbortedTransactions:
         self._closed = found
         self._with_entries = [entries for entries in found.values() if entries]
         self._view = view  # last: a reader that sees it sees the rest
+
+    def _read_active(self, base_offset: int) -> tuple[AbortedTxn, ...]:
+        """Entries of the active segment: one system call unless the file has changed since they were read."""
+        directory = self._directory
+        changes = self._changes
+        try:
+            stat = directory.file_system.stat(directory.file(base_offset, TRANSACTION_INDEX_SUFFIX))
+        except FileNotFoundError:
+            return ()
+        state = (base_offset, changes, stat)
+        kept = self._active
+        if kept is None or kept[0] != state:
+            self._active = kept = (state, self._read(base_offset))
+        return kept[1]
 
     def _read(self, base_offset: int) -> tuple[AbortedTxn, ...]:
         directory = self._directory

@@ -92,6 +92,8 @@ class UnifiedLog:
         high_watermark: End of the records that consumers may read. Follows logEndOffset with each append; while a sync is
             pending it stays until `complete_sync`, so that nobody reads what a power cut can take back. Never passes
             logEndOffset.
+        high: The high watermark with its place in the files, for readers.
+        producers: State of the idempotent producers. Loop thread, but its `ongoing` and `unreplicated`.
         last_stable_offset: End of the records that read_committed consumers may read: the high watermark, or the first offset of
             the oldest open transaction below it. Moved by appends of records and markers. Never passes the high
             watermark.
@@ -105,6 +107,7 @@ class UnifiedLog:
             a pool thread, then `complete_sync`, and answers what waited.
         retention: Record of retention's work here, and of its failures.
         is_shortening: Segments below the log start offset may come back with a power cut: it must be checkpointed.
+        rules_config: The settings that appends go by. Those of `config` may be newer for a moment, while an append hangs.
         save_start_offset: Writes the checkpoint of log start offsets; False: it could not be written. The log manager's, as
             `local.save_recovery_point` is.
     """
@@ -116,13 +119,10 @@ class UnifiedLog:
         "_epoch_is_assigned",
         "_epochs",
         "_flush_messages",
-        "_high",
         "_lock",
         "_max_message_bytes",
-        "_producers",
         "_require_keys",
         "_rolled",
-        "_rules_config",
         "_scheduler",
         "_segments",
         "_space",
@@ -131,6 +131,7 @@ class UnifiedLog:
         "_timestamp_after_max",
         "_timestamp_before_max",
         "converts_batches",
+        "high",
         "high_watermark",
         "is_shortening",
         "leader_epoch",
@@ -139,7 +140,9 @@ class UnifiedLog:
         "name",
         "needs_sync",
         "partition",
+        "producers",
         "retention",
+        "rules_config",
         "save_start_offset",
         "topic",
         "topic_id",
@@ -169,13 +172,13 @@ class UnifiedLog:
         self._lock = local.lock
         self._segments = local.segments
         self._space = local.directory.space
-        self._producers = producers
+        self.producers = producers
         self._epochs = epochs
         self._scheduler = scheduler
         self._time = time
         self.log_start_offset = log_start_offset
         self.high_watermark = local.log_end_offset
-        self._high = local.end
+        self.high = local.end
         self.needs_sync = False
         self._aborted = AbortedTransactions(local.directory)
         self.leader_epoch = epochs.next_epoch
@@ -251,43 +254,43 @@ class UnifiedLog:
     def ledger(self) -> LedgerKeeper:
         return self.local.ledger
 
+    @property
+    def leader_epochs(self) -> LeaderEpochCache:
+        """Which leader epoch wrote which offsets; changed by the writer, read by any thread."""
+        return self._epochs
+
     # --- producers ---
 
     @property
     def last_stable_offset(self) -> int:
         high = self.high_watermark  # read before the producers: an append that begins a transaction moves it last
-        first_unstable = self._producers.first_unstable_offset
+        first_unstable = self.producers.first_unstable_offset
         if first_unstable is None or first_unstable > high:
             return high
         return max(first_unstable, self.log_start_offset)  # DeleteRecords may take the beginning of an open transaction
-
-    @property
-    def producers(self) -> ProducerStateManager:
-        """State of the idempotent producers. Loop thread."""
-        return self._producers
 
     def last_records_of_producers(self) -> list[tuple[int, int, int]]:
         """Known producers: (producer id, offset of its last data record or -1, epoch). Any thread."""
         with self._lock:
             return [
                 (entry.producer_id, entry.last_offset, entry.producer_epoch)
-                for entry in self._producers.active_producers()
+                for entry in self.producers.active_producers()
             ]
 
     def producer_summaries(self) -> list[ProducerSummary]:
         """One summary for each known producer, as DescribeProducers answers. Any thread."""
         with self._lock:
-            return self._producers.summaries()
+            return self.producers.summaries()
 
     def oldest_transaction(self) -> OpenTransaction | None:
         """The open transaction that holds the last stable offset back. Any thread."""
         with self._lock:
-            return self._producers.oldest_transaction()
+            return self.producers.oldest_transaction()
 
     def remove_expired_producers(self) -> int:
         """Forget producers that have been idle for producer.id.expiration.ms; returns how many. Any thread."""
         with self._lock:
-            return self._producers.remove_expired_producers(self._time.milliseconds())
+            return self.producers.remove_expired_producers(self._time.milliseconds())
 
     # --- settings ---
 
@@ -319,7 +322,7 @@ class UnifiedLog:
         self._target = None if target.is_as_it_came else target
         self.converts_batches = target.magic < MAGIC_V2
         # Last: `prepare` and `check_batch`, in other threads, read it before the rules, so it is never newer than they are.
-        self._rules_config = config
+        self.rules_config = config
         self.local.forget_roll_limits()
 
     # --- append: loop thread ---
@@ -333,8 +336,10 @@ class UnifiedLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         max_decompressed: int = DEFAULT_MAX_BYTES,
         is_due: Callable[[], bool] | None = None,
+        now: int = -1,
     ) -> LogAppendInfo:
-        """Append the one batch in buffer[start:end]: validated, and its offsets, epoch and times assigned in place.
+        """Append the one batch in buffer[start:end]: validated, and its offsets, epoch and times assigned in place. `now`: what
+        the log's clock says, in ms, where the caller has just looked.
 
         One whose records take more than `max_decompressed` bytes is a RecordTooLargeError; one that takes so long to decompress
         that `is_due` becomes true an OutOfTimeError. See `check_batch` for those.
@@ -347,7 +352,8 @@ class UnifiedLog:
                 self.check_size(size)
             if size > self._space.left:
                 self._space.check(size, is_client=origin is _CLIENT)
-            now = self._time.milliseconds()
+            if now < 0:
+                now = self._time.milliseconds()
             append_time = self._next_append_time(now) if self._append_time else NO_TIMESTAMP
             batch = validate_and_assign(
                 buffer,
@@ -412,7 +418,7 @@ class UnifiedLog:
         if batch.producer_id >= 0:
             if batch.is_control:
                 return self._append_marker(memoryview(buffer)[start:end], batch, origin, now)
-            duplicate = self._producers.check(batch, origin)
+            duplicate = self.producers.check(batch, origin)
             if duplicate is not None:
                 return LogAppendInfo(
                     duplicate.first_offset,
@@ -437,7 +443,7 @@ class UnifiedLog:
         reader gets past the transaction's records without being told of it. A crash between the two leaves an entry too many
         in the active segment's index, which recovery makes anew.
         """
-        producers, offset = self._producers, batch.base_offset
+        producers, offset = self.producers, batch.base_offset
         marker = marker_of(data)
         producers.check_marker(batch.producer_id, batch.producer_epoch, marker, origin)
         completed = producers.completed_by(batch.producer_id, marker, offset)
@@ -492,7 +498,7 @@ class UnifiedLog:
             stand_alone,
         )
         if batch.producer_id >= 0 and not batch.attributes & CONTROL_MASK:  # type: ignore[union-attr]  # only a batch has one
-            self._producers.update(batch)  # type: ignore[arg-type]
+            self.producers.update(batch)  # type: ignore[arg-type]
         if not self._epoch_is_assigned and batch.magic >= MAGIC_V2:  # older messages carry no epoch
             self._epoch_is_assigned = True
             self._epochs.assign(self.leader_epoch, batch.base_offset)
@@ -501,7 +507,7 @@ class UnifiedLog:
             if end.offset - self.local.recovery_point >= self._flush_messages:
                 self.needs_sync = True
             else:
-                self._high = end
+                self.high = end
                 self.high_watermark = end.offset
 
     # --- append in two steps ---
@@ -515,7 +521,7 @@ class UnifiedLog:
         """Convert a message set, or a batch that is not in the topic's format, to records that `append_prepared` can append.
         Any thread; takes long. The buffer stays as it is. Raises as `append_message_set`.
         """
-        config = self._rules_config  # first: see `_configure`
+        config = self.rules_config  # first: see `_configure`
         now = self._time.milliseconds()
         append_time = now if self._append_time else NO_TIMESTAMP
         return PreparedRecords(self._made_ready(buffer, start, end, now, append_time), config, append_time, end - start)
@@ -525,7 +531,7 @@ class UnifiedLog:
         kind that can't be moved (see `validator.moved`), so that it has to be prepared anew. Loop thread.
         """
         with self._lock:
-            if prepared.config is not self._rules_config:
+            if prepared.config is not self.rules_config:
                 return None
             if prepared.size > self._space.left:
                 self._space.check(prepared.size, is_client=True)
@@ -539,7 +545,7 @@ class UnifiedLog:
         """All checks of the client's batch of format 2 in buffer[start:end] but for its producer's, and the topic's codec, for
         a topic that keeps that format. Any thread; may take long. The buffer stays as it is. Raises as `append_as_leader`.
         """
-        config = self._rules_config  # first: see `_configure`
+        config = self.rules_config  # first: see `_configure`
         now = self._time.milliseconds()
         append_time = now if self._append_time else NO_TIMESTAMP
         return checked_batch(buffer, start, end, config, self._target, self._rules(now, append_time))
@@ -549,7 +555,7 @@ class UnifiedLog:
         changed, so that it has to be checked anew. Loop thread. Raises as `append_as_leader`.
         """
         with self._lock:
-            if checked.config is not self._rules_config:
+            if checked.config is not self.rules_config:
                 return None
             if checked.size > self._space.left:
                 self._space.check(checked.size, is_client=True)
@@ -600,7 +606,7 @@ class UnifiedLog:
         Empty only when there is no record in [offset, limit): gaps are walked over, into later segments too. The caller
         releases it. OffsetOutOfRangeError outside [logStartOffset, logEndOffset]; KafkaStorageError when the disk fails.
         """
-        high = self._high
+        high = self.high
         if limit_offset is None or limit_offset == high.offset:
             limit = high
         else:
@@ -628,6 +634,14 @@ class UnifiedLog:
     def aborted_are_loaded(self) -> bool:
         """True if `aborted_transactions` needs no file but the active segment's. Never blocks."""
         return self._aborted.is_loaded(self._segments.view)
+
+    def has_none_aborted_from(self, offset: int) -> bool:
+        """True if it is known that no aborted transaction ends at `offset` or later: `aborted_transactions` would find none.
+        Raises as that does."""
+        try:
+            return self._aborted.are_none_from(self._segments.view, offset)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.name}: reading aborted transactions failed: {error}") from error
 
     def load_aborted(self) -> None:
         """Read the transaction indexes that `aborted_transactions` needs. Pool threads; blocks. OSError, CorruptIndexError."""
@@ -705,9 +719,9 @@ class UnifiedLog:
             else:
                 high = log_reader.locate(self._segments.view, min(offset, end.offset))
             if high.offset > self.high_watermark:
-                self._high = high
+                self.high = high
                 self.high_watermark = high.offset
-                self._producers.on_high_watermark_updated(high.offset)
+                self.producers.on_high_watermark_updated(high.offset)
             return self.needs_sync
 
     # --- the start of the log ---
@@ -733,7 +747,7 @@ class UnifiedLog:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self._epochs.truncate_from_start(offset)
-            self._producers.on_log_start_offset_incremented(offset)
+            self.producers.on_log_start_offset_incremented(offset)
 
     def delete_old_segments(self) -> list[SegmentDeletion]:
         """Apply retention now; returns what went and why. Pool threads: files are renamed, and opened to learn their age."""
@@ -787,26 +801,26 @@ class UnifiedLog:
     def _start_at(self, offset: int) -> None:
         end = self.local.start_over(offset)
         self.log_start_offset = offset
-        self._high = end
+        self.high = end
         self._end_at(end)
         self.local.ledger.start_anew(offset)
 
     def _end_at(self, end: LogOffsetMetadata) -> None:
         """Bring down all that must not pass the end: watermarks first, then the end itself, then epochs and producers."""
         self.log_start_offset = min(self.log_start_offset, end.offset)
-        if self._high.offset >= end.offset or self._high.segment_base_offset > end.segment_base_offset:
-            self._high = end
-        self.high_watermark = self._high.offset
+        if self.high.offset >= end.offset or self.high.segment_base_offset > end.segment_base_offset:
+            self.high = end
+        self.high_watermark = self.high.offset
         local = self.local
         local.end_at(end)
         self.needs_sync = self.needs_sync and end.offset - local.recovery_point >= self._flush_messages
         self._epoch_is_assigned = False
         self._epochs.truncate_from_end(end.offset)
         # The known value may be of batches that are gone: it is read anew, also if the last roll was exactly at the new end.
-        self._producers.update_map_end_offset(-1)
-        replay = ProducerReplay(local.directory, self._producers, self._time)
+        self.producers.update_map_end_offset(-1)
+        replay = ProducerReplay(local.directory, self.producers, self._time)
         replay.catch_up(self._segments.view, self.log_start_offset, end.offset)
-        self._producers.on_high_watermark_updated(self.high_watermark)
+        self.producers.on_high_watermark_updated(self.high_watermark)
 
     # --- segments ---
 
@@ -828,12 +842,12 @@ class UnifiedLog:
     # --- what the files call: see `LogHooks` ---
 
     def _on_roll(self, base_offset: int) -> None:
-        self._producers.update_map_end_offset(base_offset)
-        self._rolled.append((base_offset, self._producers.prepare_snapshot()))
+        self.producers.update_map_end_offset(base_offset)
+        self._rolled.append((base_offset, self.producers.prepare_snapshot()))
         if len(self._rolled) == 1:
             self._scheduler.schedule("flush-log", self._flush_rolled, 0)
-        if self._high.offset == base_offset:
-            self._high = self.local.end
+        if self.high.offset == base_offset:
+            self.high = self.local.end
 
     def _flush_rolled(self) -> None:
         """Make all segments that were rolled since the last call durable, then their producer snapshots. Pool thread.
@@ -848,12 +862,12 @@ class UnifiedLog:
             # Else a clean stop at one of these offsets would write none: after the next start no producer would be known.
             for _, snapshot in rolled:
                 if snapshot is not None:
-                    self._producers.withdraw_snapshot(snapshot)
+                    self.producers.withdraw_snapshot(snapshot)
             raise
         with self.local.flush_lock:  # not while the log is abandoned: its directory may be a successor's
             for _, snapshot in rolled:
                 if snapshot is not None and self.local.failure is None:
-                    self._producers.write_snapshot(snapshot)
+                    self.producers.write_snapshot(snapshot)
 
     def _save_epochs(self) -> None:
         """Write the epochs after their records, which may never get to the disk, and before the recovery point moves: recovery
@@ -866,15 +880,15 @@ class UnifiedLog:
             raise KafkaStorageError(f"{self.name}: no room to write the leader epochs") from error
 
     def _save_at_close(self) -> None:
-        self._producers.update_map_end_offset(self.local.log_end_offset)
-        self._producers.take_snapshot()
+        self.producers.update_map_end_offset(self.local.log_end_offset)
+        self.producers.take_snapshot()
         self._epochs.flush()
 
     def _mark_snapshot_deleted(self, offset: int) -> list[str]:
         """Rename the producer snapshot at a deleted segment's base offset; a later roll may write another one there."""
-        if not self._producers.forget_snapshot(offset):
+        if not self.producers.forget_snapshot(offset):
             return []
-        path = self._producers.snapshot_path(offset)
+        path = self.producers.snapshot_path(offset)
         try:
             self.local.directory.file_system.rename(path, path + DELETED_STAGE)
         except FileNotFoundError:  # it was not written yet, and now will not be
@@ -883,8 +897,8 @@ class UnifiedLog:
 
     def _move_high_watermark_out_of(self, end: int) -> None:
         assert end <= self.high_watermark
-        if self._high.segment_base_offset < end:
-            self._high = log_reader.locate(self._segments.view, self._high.offset)
+        if self.high.segment_base_offset < end:
+            self.high = log_reader.locate(self._segments.view, self.high.offset)
 
     # --- the end of its life, and a move to another data directory ---
 
@@ -904,7 +918,7 @@ class UnifiedLog:
 
     def moved_to(self, place: LogPlace) -> None:
         """Work with the files in `place`: see `LocalLog.moved_to`. While `local` stands still."""
-        self._producers.directory = place.path
+        self.producers.directory = place.path
         self._epochs.moved_to(f"{place.path}/{LEADER_EPOCH_CHECKPOINT}")
         self._scheduler = place.scheduler
         self._space = place.space

@@ -3,7 +3,7 @@ names one; and message sets of formats 0 and 1, checked and given offsets here.
 
 Checking a batch of format 2 and assigning its offsets is the kernel's work (protocol/records): it is the hot path. Under
 `compression.type=producer` and the newest `message.format.version`, the defaults, a batch is stored as it came, and nothing
-of this module runs. A message set is rare, and plain Python.
+of this module runs. A message set is rare; its records are read and written by the kernel of conversions.
 
     append of       topic's format 2                             topic's format 0 or 1
     format 2        as it came, or in the topic's codec          converted; refused with producer id or transaction
@@ -17,13 +17,12 @@ Slow cases (all but the first row's first case) can be prepared before their off
 from __future__ import annotations
 
 import struct
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.records._kernel import validate_and_assign
-from ...protocol.records.attributes import Compression, TimestampType
-from ...protocol.records.builder import build_batch, recompress
-from ...protocol.records.conversion import MAX_CONVERTED_BYTES, convert_batch
+from ...protocol.records.attributes import COMPRESSION_MASK, Compression, TimestampType
+from ...protocol.records.builder import recompress
+from ...protocol.records.conversion import MAX_CONVERTED_BYTES, batch_of, convert_batch, messages_of, open_wrapper
 from ...protocol.records.crc import crc32c
 from ...protocol.records.exceptions import (
     CorruptRecordError,
@@ -32,19 +31,11 @@ from ...protocol.records.exceptions import (
     InvalidTimestampError,
     RecordFault,
     RecordTooLargeError,
+    UnsupportedCompressionError,
     timestamp_fault,
 )
-from ...protocol.records.legacy_record import (
-    MAGIC_V0,
-    assign_offset,
-    assign_timestamp,
-    build_legacy_set,
-    is_intact,
-    iterate_legacy_messages,
-    iterate_legacy_records,
-    read_legacy_header,
-    read_legacy_record,
-)
+from ...protocol.records.legacy_record import ATTRIBUTES_AT as LEGACY_ATTRIBUTES_AT
+from ...protocol.records.legacy_record import MAGIC_V0, assign_offset, assign_timestamp, read_legacy_record
 from ...protocol.records.record_batch import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -55,16 +46,12 @@ from ...protocol.records.record_batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     PARTITION_LEADER_EPOCH_AT,
-    BatchHeader,
-    Record,
     read_batch_header,
 )
-from ..values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from ...config.log_config import LogConfig
+    from ...protocol.records._conversion import Records
     from ...protocol.records._kernel import BatchInfo
     from ...protocol.records.legacy_record import LegacyRecord
     from ..io.filesystem import Buffer
@@ -82,14 +69,18 @@ _CODECS = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-_MAX_FAULTS = 1000
+
+_FAULTS = {
+    1: "a compacted topic takes no record without a key",
+    2: "a producer may not set the timestamp type to LogAppendTime",
+}
+"""By `NO_KEY_FAULT` and `APPEND_TIME_FAULT` of the kernel; the other one names the timestamp."""
 
 MOST_WRAPPED = 100_000
-"""Messages of format 0 or 1 that one wrapper may hold, some 20 µs of Python each: a hundred kilobytes may hold a million, and
-whatever waits for the same thread would wait for all of them. Clients split what is too large, or send it one by one."""
+"""Messages of format 0 or 1 that one wrapper may hold: a hundred kilobytes may hold a million, and whatever waits for the same
+thread would wait for all of them. Clients split what is too large, or send it one by one."""
 LEAST_MESSAGE_BYTES = 26
 """Offset, size, checksum, magic, attributes and two lengths: a set without a wrapper has no more messages than bytes for them."""
-"""A refused message set names at most so many of its records, as the kernel does for a batch."""
 
 
 class TargetCompression(NamedTuple):
@@ -182,21 +173,26 @@ def moved(records: ValidatedRecords, base_offset: int, append_time_ms: int) -> V
         return records
     if delta and records.magic == MAGIC_V0 and not records.stand_alone:
         return None
-    data = bytearray(records.data)
-    position = 0
-    while position < len(data):
-        if records.magic >= MAGIC_V2:
-            _OFFSET.pack_into(data, BASE_OFFSET_AT, base_offset)
-            if restamped:
-                _TIMESTAMP.pack_into(data, MAX_TIMESTAMP_AT, append_time_ms)
-                with memoryview(data) as view:
-                    _CRC.pack_into(data, CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
-            break
-        message = read_legacy_record(data, position)
-        assign_offset(data, position, message.offset + delta)
+    data: Buffer
+    if records.magic >= MAGIC_V2:
+        data = bytearray(records.data)
+        _OFFSET.pack_into(data, BASE_OFFSET_AT, base_offset)
         if restamped:
-            assign_timestamp(data, message, TimestampType.LOG_APPEND_TIME, append_time_ms)
-        position += message.size
+            _TIMESTAMP.pack_into(data, MAX_TIMESTAMP_AT, append_time_ms)
+            with memoryview(data) as view:
+                _CRC.pack_into(data, CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
+    else:
+        from ...protocol.records._conversion import patched
+
+        data = patched(
+            records.data,
+            0,
+            len(records.data),
+            delta=delta,
+            sets_time=restamped,
+            is_append_time=True,
+            timestamp=append_time_ms,
+        )
     offset_of_max = records.offset_of_max_timestamp
     return records._replace(
         data=data,
@@ -336,147 +332,118 @@ def validate_message_set(
             room for.
         UnsupportedCompressionError: zstd, or a topic in format 0 or 1 that wants it.
     """
-    messages = _read_messages(buffer, start, end, rules.max_message_bytes)
-    first = messages[0]
-    max_decompressed = _max_decompressed(rules.max_message_bytes)
+    first, count = _read_messages(buffer, start, end, rules.max_message_bytes)
     most = max(MOST_WRAPPED, rules.max_message_bytes // LEAST_MESSAGE_BYTES)
-    found = (
-        record
-        for message in messages
-        for record in iterate_legacy_records(message, from_producer=True, max_decompressed=max_decompressed)
-    )
-    records = list(islice(found, most + 1))
-    if len(records) > most:
+    if first.is_wrapper:
+        max_decompressed = _max_decompressed(rules.max_message_bytes)
+        records = open_wrapper(first, from_producer=True, max_decompressed=max_decompressed, most=most + 1)
+        count = records.count
+    if count > most:
         raise RecordTooLargeError(f"more than {most} messages in one append of format {first.magic}")
-    if len(records) - 1 > MAX_RELATIVE_OFFSET:
-        raise RecordTooLargeError(f"{len(records)} records in one append")
-    _check_records(records, messages, rules)
+    if not first.is_wrapper:
+        records = _open_messages(buffer, start, end, first.magic)
+    append_time = rules.append_time_ms if rules.append_time_ms >= 0 else None
+    _check_records(records, rules)
     compression = target.compression
     codec, level = compression if compression is not None else (Compression(first.compression), None)
     if target.magic == first.magic and codec == first.compression:
-        patched = _patched(buffer, start, end, messages, records, rules)
-        if patched is not None:
-            return _describe_set(patched, first.magic, codec, records, rules)
-    is_append_time = rules.append_time_ms >= 0
-    timestamp_type = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+        as_it_came = _patched(buffer, start, end, first, records, append_time, rules)
+        if as_it_came is not None:
+            return _describe_set(as_it_came, first.magic, codec, records, rules)
     data: Buffer
     if target.magic < MAGIC_V2:
-        data = build_legacy_set(
-            records,
-            magic=target.magic,
-            base_offset=rules.base_offset,
-            compression=codec,
-            level=level,
-            timestamp_type=timestamp_type,
-            append_time=rules.append_time_ms,
-        )
+        if codec > Compression.LZ4:
+            raise UnsupportedCompressionError(f"message format {target.magic} knows no codec with the id {int(codec)}")
+        data = messages_of(records, target.magic, codec, level, first_offset=rules.base_offset, append_time=append_time)
     else:
-        data = build_batch(
-            records,
-            base_offset=rules.base_offset,
-            compression=codec,
-            level=level,
-            timestamp_type=timestamp_type,
-            append_time=rules.append_time_ms,
-            partition_leader_epoch=rules.leader_epoch,
+        data = batch_of(
+            records, codec, level, rules.leader_epoch, first_offset=rules.base_offset, append_time=append_time
         )
     if len(data) > rules.max_message_bytes:
-        for header in _headers(data):
-            _check_size(header.size, rules.max_message_bytes)
+        larger = _look_at(data, rules.max_message_bytes)[0] if target.magic < MAGIC_V2 else len(data)
+        _check_size(larger, rules.max_message_bytes)
     return _describe_set(data, target.magic, codec, records, rules)
 
 
-def _read_messages(buffer: Buffer, start: int, end: int, max_message_bytes: int) -> list[LegacyRecord]:
-    """The messages, each sound in itself and of one format; a wrapper comes alone."""
-    messages: list[LegacyRecord] = []
-    position = start
-    for message in iterate_legacy_messages(buffer, start, end):
+def _read_messages(buffer: Buffer, start: int, end: int, max_message_bytes: int) -> tuple[LegacyRecord, int]:
+    """The first message, and how many there are: each sound in itself and of one format; a wrapper comes alone."""
+    from ...protocol.records._conversion import walk_messages
+
+    stop, is_faulty, count, is_mixed, has_wrapper = walk_messages(buffer, start, end, max_message_bytes)
+    if is_faulty:
+        message = read_legacy_record(buffer, stop, end)
         _check_came(message.size, max_message_bytes)
-        if not is_intact(buffer, message):
-            raise CorruptRecordError(
-                f"checksum {message.crc:#010x} is not that of the message at byte {message.position}"
-            )
-        messages.append(message)
-        position += message.size
-    if position != end or not messages:
-        raise InvalidRecordError(f"{end - position} bytes do not hold a whole message")
-    first = messages[0]
-    if any(message.magic != first.magic for message in messages):
+        raise CorruptRecordError(f"checksum {message.crc:#010x} is not that of the message at byte {message.position}")
+    if stop != end or not count:
+        raise InvalidRecordError(f"{end - stop} bytes do not hold a whole message")
+    if is_mixed:
         raise InvalidRecordError("messages of several formats")
-    if len(messages) > 1 and any(message.is_wrapper for message in messages):
+    if count > 1 and has_wrapper:
         raise InvalidRecordError("more than one message beside a wrapper")
-    return messages
+    return read_legacy_record(buffer, start, end), count
 
 
-def _check_records(records: Sequence[Record], messages: Sequence[LegacyRecord], rules: AppendRules) -> None:
+def _open_messages(buffer: Buffer, start: int, end: int, magic: int) -> Records:
+    from ...protocol.records._conversion import open_messages
+
+    return open_messages(buffer, start, end, magic)
+
+
+def _look_at(data: Buffer, max_message_bytes: int) -> tuple[int, int, int]:
+    from ...protocol.records._conversion import look_at_messages
+
+    return look_at_messages(data, max_message_bytes)
+
+
+def _check_records(records: Records, rules: AppendRules) -> None:
     """Keys and timestamps, as the kernel checks them in a batch: one wrong time decides the error of all."""
-    faults: list[RecordFault] = []
-    wrong_time = -1
-    is_append_time = rules.append_time_ms >= 0
-    is_wrapper = messages[0].is_wrapper
-    for index, record in enumerate(records):
-        claims_append_time = messages[0 if is_wrapper else index].is_append_time
-        if rules.require_keys and record.key is None:
-            fault = "a compacted topic takes no record without a key"
-        elif claims_append_time and (is_append_time or record.timestamp == NO_TIMESTAMP):
-            fault = "a producer may not set the timestamp type to LogAppendTime"
-            wrong_time = index if wrong_time < 0 else wrong_time
-        elif (
-            not is_append_time
-            and record.timestamp != NO_TIMESTAMP
-            and not rules.earliest <= record.timestamp <= rules.latest
-        ):
-            fault = timestamp_fault(record.timestamp, rules.earliest, rules.latest)
-            wrong_time = index if wrong_time < 0 else wrong_time
-        else:
-            continue
-        if len(faults) < _MAX_FAULTS:
-            faults.append(RecordFault(index, fault))
+    refused = records.refused(rules.require_keys, rules.append_time_ms >= 0, rules.earliest, rules.latest)
+    if refused is None:
+        return
+    wrong_time, found = refused
+    faults = tuple(
+        RecordFault(index, _FAULTS.get(fault) or timestamp_fault(timestamp, rules.earliest, rules.latest))
+        for index, fault, timestamp in found
+    )
     if wrong_time >= 0:
-        raise InvalidTimestampError(f"the timestamp of record {wrong_time} can't be taken", wrong_time, tuple(faults))
-    if faults:
-        raise InvalidRecordError(
-            f"record {faults[0].record_index}: {faults[0].message}", faults[0].record_index, tuple(faults)
-        )
+        raise InvalidTimestampError(f"the timestamp of record {wrong_time} can't be taken", wrong_time, faults)
+    first = faults[0]
+    raise InvalidRecordError(f"record {first.record_index}: {first.message}", first.record_index, faults)
 
 
 def _patched(
     buffer: Buffer,
     start: int,
     end: int,
-    messages: Sequence[LegacyRecord],
-    records: Sequence[Record],
+    first: LegacyRecord,
+    records: Records,
+    append_time: int | None,
     rules: AppendRules,
-) -> bytearray | None:
+) -> Buffer | None:
     """The messages as they came, with offset and time of this log; None where that is not enough: within a wrapper of
     format 0 offsets are absolute, and some old clients number what is within one of format 1 in their own way.
     """
-    first = messages[0]
-    is_wrapper = first.is_wrapper
-    if is_wrapper and (first.magic == MAGIC_V0 or any(record.offset != index for index, record in enumerate(records))):
+    is_append_time = append_time is not None
+    if not first.is_wrapper:
+        from ...protocol.records._conversion import patched
+
+        return patched(
+            buffer,
+            start,
+            end,
+            first_offset=rules.base_offset,
+            sets_time=True,
+            is_append_time=is_append_time,
+            timestamp=rules.append_time_ms,
+        )
+    if first.magic == MAGIC_V0 or not records.counts_from_zero:
         return None
     data = bytearray(memoryview(buffer)[start:end])
-    is_append_time = rules.append_time_ms >= 0
-    timestamp_type = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
-    for index, message in enumerate(messages):
-        moved = message._replace(position=message.position - start)
-        assign_offset(data, moved.position, rules.base_offset + (len(records) - 1 if is_wrapper else index))
-        if message.magic > MAGIC_V0:
-            timestamp = rules.append_time_ms
-            if not is_append_time:
-                timestamp = max(record.timestamp for record in records) if is_wrapper else records[index].timestamp
-            assign_timestamp(data, moved, timestamp_type, timestamp)
+    assign_offset(data, 0, rules.base_offset + records.count - 1)
+    kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+    timestamp = records.max_timestamp if append_time is None else append_time
+    assign_timestamp(data, first._replace(position=0), kind, timestamp)
     return data
-
-
-def _headers(data: Buffer) -> Iterator[BatchHeader]:
-    """Headers of batches that were built here, and so need no checks."""
-    position = 0
-    while position < len(data):
-        is_legacy = data[position + MAGIC_AT] < MAGIC_V2
-        header = read_legacy_header(data, position) if is_legacy else read_batch_header(data, position)
-        yield header
-        position += header.size
 
 
 def _max_decompressed(max_message_bytes: int) -> int:
@@ -496,13 +463,9 @@ def _check_size(size: int, max_message_bytes: int) -> None:
 
 def _describe(data: Buffer, magic: int, batch: BatchInfo, max_message_bytes: int) -> ValidatedRecords:
     """Describe the messages made of a batch of format 2; their headers say the rest."""
-    max_timestamp = offset_of_max = -1
-    stand_alone = True
-    for header in _headers(data):
-        _check_size(header.size, max_message_bytes)
-        stand_alone = header.compression == Compression.NONE
-        if header.max_timestamp > max_timestamp:
-            max_timestamp, offset_of_max = header.max_timestamp, header.last_offset
+    larger, max_timestamp, offset_of_max = _look_at(data, max_message_bytes)
+    _check_size(larger, max_message_bytes)
+    stand_alone = not len(data) or not data[LEGACY_ATTRIBUTES_AT] & COMPRESSION_MASK
     return ValidatedRecords(
         data,
         magic,
@@ -516,17 +479,15 @@ def _describe(data: Buffer, magic: int, batch: BatchInfo, max_message_bytes: int
 
 
 def _describe_set(
-    data: Buffer, magic: int, codec: Compression, records: Sequence[Record], rules: AppendRules
+    data: Buffer, magic: int, codec: Compression, records: Records, rules: AppendRules
 ) -> ValidatedRecords:
     base_offset = rules.base_offset
-    last_offset = base_offset + len(records) - 1
+    last_offset = base_offset + records.count - 1
     max_timestamp, at = rules.append_time_ms, 0
     if magic == MAGIC_V0:
         max_timestamp = NO_TIMESTAMP
     elif max_timestamp < 0:
-        timestamps = [record.timestamp for record in records]
-        max_timestamp = max(timestamps)
-        at = timestamps.index(max_timestamp)
+        max_timestamp, at = records.max_timestamp, records.index_of_max
     stand_alone = magic < MAGIC_V2 and codec is Compression.NONE
     offset_of_max = base_offset + at if stand_alone else last_offset
     return ValidatedRecords(
@@ -536,6 +497,6 @@ def _describe_set(
         last_offset,
         max_timestamp,
         offset_of_max if max_timestamp >= 0 else -1,
-        len(records),
+        records.count,
         stand_alone,
     )

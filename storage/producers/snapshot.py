@@ -55,10 +55,8 @@ def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
     return VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + bytes(body)
 
 
-def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """Entries of a snapshot file; CorruptSnapshotError for anything that is not exactly one."""
-    if data == _empty():  # most are: a log that no idempotent producer writes to
-        return []
+def check_snapshot(data: bytes) -> None:
+    """Raise CorruptSnapshotError for anything that is not exactly a snapshot file."""
     if len(data) < _HEADER.size:
         raise CorruptSnapshotError(f"a producer snapshot of {len(data)} bytes has no header")
     version, crc, count = _HEADER.unpack_from(data)
@@ -69,6 +67,13 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
         raise CorruptSnapshotError(f"producer snapshot has CRC {crc:#010x} where its bytes give {computed:#010x}")
     if count < 0 or _HEADER.size + count * _ENTRY.size != len(data):
         raise CorruptSnapshotError(f"producer snapshot of {len(data)} bytes can't hold {count} entries")
+
+
+def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
+    """Entries of a snapshot file; CorruptSnapshotError for anything that is not exactly one."""
+    if data == _empty():  # most are: a log that no idempotent producer writes to
+        return []
+    check_snapshot(data)
     entries = []
     for fields in _ENTRY.iter_unpack(memoryview(data)[_HEADER.size :]):
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first = fields

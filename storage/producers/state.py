@@ -134,9 +134,9 @@ class ProducerStateManager:
         self._time = time
         self._producers: dict[int, ProducerStateEntry] = {}
         # Open transactions by first offset, rising: each new one starts above all others.
-        self._ongoing: dict[int, int] = {}
+        self.ongoing: dict[int, int] = {}
         # First offset → marker's offset of transactions that ended at or above the high watermark.
-        self._unreplicated: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
         # By offset; None when on disk, else what is still to be written.
@@ -199,7 +199,7 @@ class ProducerStateManager:
         if batch.is_transactional and entry.current_txn_first_offset is None:
             entry.current_txn_first_offset = base
             entry.transaction_began_ms = entry.last_active_ms
-            self._ongoing[base] = producer_id
+            self.ongoing[base] = producer_id
 
     def check_marker(
         self,
@@ -249,18 +249,18 @@ class ProducerStateManager:
 
     def last_stable_offset(self, completed: CompletedTxn) -> int:
         """The last stable offset once this transaction is complete, for its transaction index entry."""
-        for first_offset, producer_id in self._ongoing.items():
+        for first_offset, producer_id in self.ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
         return completed.last_offset + 1
 
     def complete_txn(self, completed: CompletedTxn) -> None:
         """Note that the transaction is over; it stays unstable until the high watermark passes its marker."""
-        if completed.first_offset not in self._ongoing:
+        if completed.first_offset not in self.ongoing:
             raise StorageError(f"{self.directory}: no open transaction starts at {completed.first_offset}: {completed}")
         # In this order: a reader of the first unstable offset, without a lock, finds it in one of the two.
-        self._unreplicated[completed.first_offset] = completed.last_offset
-        del self._ongoing[completed.first_offset]
+        self.unreplicated[completed.first_offset] = completed.last_offset
+        del self.ongoing[completed.first_offset]
 
     @staticmethod
     def _check_epoch(entry: ProducerStateEntry, epoch: int, origin: AppendOrigin) -> None:
@@ -285,7 +285,7 @@ class ProducerStateManager:
         """First offset of the earliest transaction that is open or ended at or above the high watermark."""
         while True:
             try:
-                unreplicated = min(self._unreplicated) if self._unreplicated else None
+                unreplicated = min(self.unreplicated) if self.unreplicated else None
                 undecided = self.first_undecided_offset
             except (RuntimeError, ValueError):  # asked without the log's lock, and an append came between
                 continue
@@ -296,12 +296,12 @@ class ProducerStateManager:
     @property
     def first_undecided_offset(self) -> int | None:
         """First offset of the earliest transaction without a marker."""
-        return next(iter(self._ongoing), None)
+        return next(iter(self.ongoing), None)
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Forget transactions whose markers lie below the high watermark: they are stable."""
-        if self._unreplicated:
-            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
+        if self.unreplicated:
+            self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
         """Forget completed transactions below the new start. Producers stay, so that their retries are still recognized."""
@@ -314,7 +314,7 @@ class ProducerStateManager:
 
     def oldest_transaction(self) -> OpenTransaction | None:
         """The open transaction that holds back the last stable offset."""
-        for first_offset, producer_id in self._ongoing.items():
+        for first_offset, producer_id in self.ongoing.items():
             entry = self._producers.get(producer_id)
             if entry is None:
                 return OpenTransaction(producer_id, first_offset, -1)
@@ -329,7 +329,7 @@ class ProducerStateManager:
 
     @property
     def is_empty(self) -> bool:
-        return not self._producers and not self._unreplicated
+        return not self._producers and not self.unreplicated
 
     def entry(self, producer_id: int) -> ProducerStateEntry | None:
         """State of one producer, read-only; None if unknown."""
@@ -513,13 +513,13 @@ class ProducerStateManager:
         self._producers[entry.producer_id] = entry
         first = entry.current_txn_first_offset
         if first is not None:
-            self._ongoing[first] = entry.producer_id
-            self._ongoing = dict(sorted(self._ongoing.items()))
+            self.ongoing[first] = entry.producer_id
+            self.ongoing = dict(sorted(self.ongoing.items()))
 
     def _clear(self) -> None:
         self._producers.clear()
-        self._ongoing.clear()
-        self._unreplicated.clear()
+        self.ongoing.clear()
+        self.unreplicated.clear()
 
     def _load_from_snapshot(self, log_start_offset: int, now_ms: int) -> None:
         for offset in reversed(self.snapshot_offsets):
@@ -543,7 +543,7 @@ class ProducerStateManager:
                 self._producers[entry.producer_id] = entry
                 if entry.current_txn_first_offset is not None:
                     ongoing[entry.current_txn_first_offset] = entry.producer_id
-            self._ongoing = dict(sorted(ongoing.items()))
+            self.ongoing = dict(sorted(ongoing.items()))
             self._last_snapshot_offset = self._map_end_offset = offset
             return
         self._last_snapshot_offset = self._map_end_offset = log_start_offset

@@ -86,8 +86,12 @@ def computed_crc(data: Buffer, magic: int) -> int:
     return crc32c(view[ATTRIBUTES_AT:]) if magic == MAGIC_V2 else crc32(view[MAGIC_AT:])
 
 
-def walk(file: File, start: int = 0, end: int | None = None) -> Iterator[Found]:
-    """Iterate over the stretches of [start, end) of a `.log` file; `end` None: its size. OSError."""
+def walk(file: File, start: int = 0, end: int | None = None, largest: int | None = None) -> Iterator[Found]:
+    """Iterate over the stretches of [start, end) of a `.log` file; `end` None: its size. OSError.
+
+    `largest`: bytes of a batch of format 2 that is given whole; None: `LARGEST_BATCH`, as of formats 0 and 1, which have to be
+    opened.
+    """
     limit = file.size() if end is None else end
     chunk = _Chunk(file, limit)
     position = start
@@ -99,13 +103,24 @@ def walk(file: File, start: int = 0, end: int | None = None) -> Iterator[Found]:
         if reason:
             found = _what_is_none(chunk, position, limit, size, reason)
         else:
-            is_whole = size <= LARGEST_BATCH
+            is_whole = size <= (LARGEST_BATCH if largest is None or head[MAGIC_AT] < MAGIC_V2 else largest)
             data = chunk.get(position, size if is_whole else RECORD_BATCH_OVERHEAD)
             if len(data) < (size if is_whole else RECORD_BATCH_OVERHEAD):
                 return
             found = Found(Stretch.BATCH, position, size, data, is_whole, head[MAGIC_AT], "")
         yield found
         position += found.size
+
+
+def summed_crc(file: File, found: Found) -> Iterator[tuple[int, int]]:
+    """Make the checksum of a batch of format 2 that is not whole in memory: (bytes read, checksum so far), block by block.
+    OSError.
+    """
+    position, end, crc = found.position + ATTRIBUTES_AT, found.position + found.size, 0
+    while position < end and (data := file.pread(min(CHUNK_BYTES, end - position), position)):
+        crc = crc32c(data, crc)
+        position += len(data)
+        yield len(data), crc
 
 
 class _Chunk:

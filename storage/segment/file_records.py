@@ -110,9 +110,12 @@ def ends_at(head: bytes, last_offset: int) -> bool:
     if size >= RECORD_BATCH_OVERHEAD and head[MAGIC_AT] == MAGIC_V2:
         base_offset, _, last_offset_delta = _EXTENT.unpack_from(head)
         return bool(base_offset + last_offset_delta == last_offset)
-    return (
-        size >= LEGACY_HEADER_SIZE and head[MAGIC_AT] < MAGIC_V2 and read_legacy_header(head).last_offset == last_offset
-    )
+    if size < LEGACY_HEADER_SIZE or head[MAGIC_AT] >= MAGIC_V2:
+        return False
+    try:
+        return read_legacy_header(head).last_offset == last_offset
+    except CorruptRecordError:
+        return False  # any bytes: the entry may be wrong
 
 
 def find_batch(

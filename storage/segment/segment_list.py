@@ -32,45 +32,44 @@ def floor_index(view: tuple[LogSegment, ...], offset: int) -> int:
 class SegmentList:
     """Segments of a log. Never empty once the log is loaded; base offsets rise strictly; the last segment is the active
     one.
+
+    Attributes:
+        view: The segments as they are now, in order: immutable, kept by readers for as long as they like. Any thread reads it,
+            changes put another one in its place.
     """
 
-    __slots__ = ("_view",)
+    __slots__ = ("view",)
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
-        self._view: tuple[LogSegment, ...] = ()
+        self.view: tuple[LogSegment, ...] = ()
         self._publish(tuple(segments))
 
     @property
-    def view(self) -> tuple[LogSegment, ...]:
-        """The segments as they are now, in order: immutable, kept by readers for as long as they like. Any thread."""
-        return self._view
-
-    @property
     def active(self) -> LogSegment:
-        return self._view[-1]
+        return self.view[-1]
 
     def __len__(self) -> int:
-        return len(self._view)
+        return len(self.view)
 
     def __iter__(self) -> Iterator[LogSegment]:
-        return iter(self._view)
+        return iter(self.view)
 
     def append(self, segment: LogSegment) -> None:
         """Publish the list with a new active segment."""
-        assert not self._view or self._view[-1].base_offset < segment.base_offset
-        self._view = (*self._view, segment)
+        assert not self.view or self.view[-1].base_offset < segment.base_offset
+        self.view = (*self.view, segment)
 
     def remove(self, segments: Iterable[LogSegment]) -> None:
         """Publish the list without these segments. Segments that are no longer in it are no error."""
         gone = {id(segment) for segment in segments}
-        self._publish(tuple(segment for segment in self._view if id(segment) not in gone))
+        self._publish(tuple(segment for segment in self.view if id(segment) not in gone))
 
     def replace(self, old: Iterable[LogSegment], new: Iterable[LogSegment]) -> None:
         """Publish the list with `new` in the place of `old`, as one step for readers."""
         gone = {id(segment) for segment in old}
-        kept = [segment for segment in self._view if id(segment) not in gone]
+        kept = [segment for segment in self.view if id(segment) not in gone]
         self._publish(tuple(sorted([*kept, *new], key=lambda segment: segment.base_offset)))
 
     def _publish(self, view: tuple[LogSegment, ...]) -> None:
         assert all(low.base_offset < high.base_offset for low, high in pairwise(view))
-        self._view = view
+        self.view = view

@@ -6,10 +6,10 @@ browser: $(VENV)/.browser browser-tools  ## the console's pages in headless Chro
 	$(BIN)/python -m pytest -q tests/browser
 
 $(VENV)/.browser: $(VENV)/.dev
-	@$(BIN)/pip install --quiet --editable '.[dev,browser]'
+	@$(ADD) browser
 	@touch $@
 
-browser-tools:
+browser-tools:  ## what `make browser` needs of the system: Chromium
 	@command -v chromium >/dev/null && exit 0; \
 	command -v apt-get >/dev/null || { echo "the browser ring needs chromium in PATH (no apt-get here)" >&2; exit 1; }; \
 	echo "installing chromium ..." >&2; \

@@ -17,6 +17,7 @@ from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page
+from support.axe import axe_findings
 from support.console_pages import kind_of, pages
 from support.daemon import Daemon
 from support.page_checks import drawn, keyboard
@@ -81,10 +82,15 @@ def look(page: Page, address: str, pictures: Pictures | None, name: str = "", *,
     return found
 
 
+def without_figures(text: str) -> str:
+    """`text` as it is at each moment: 9.9 s ago, 10 s ago and 2 min ago are the same, and so are 1.0 MiB and 990 KiB."""
+    return re.sub(r"\bN (?:ms|s|min|h|d|B|KiB|MiB|GiB)\b", "N", re.sub(r"\d+(?:\.\d+)?", "N", text))
+
+
 def words(page: Page) -> tuple[list[str], list[str]]:
     """Headings and links of a page, which say whether all of it is there."""
-    headings = [re.sub(r"\d+", "N", one) for one in page.locator("h1, h2, h3, th, label").all_text_contents()]
-    return headings, [re.sub(r"\d+", "N", one) for one in page.locator("a").all_text_contents()]
+    headings = [without_figures(text) for text in page.locator("h1, h2, h3, th, label").all_text_contents()]
+    return headings, [without_figures(text) for text in page.locator("a").all_text_contents()]
 
 
 @pytest.mark.parametrize("which", ["full", "empty"])
@@ -110,6 +116,30 @@ def test_each_page_can_be_read_and_used(
             found += [f"{address}: {one}" for one in wrong + wrong_plain]
             wrong.clear(), wrong_plain.clear()
     assert not found, f"{len(found)} findings:\n" + "\n".join(found)
+
+
+def test_axe_finds_nothing_on_a_page_of_each_kind(browser: Browser, full: Daemon) -> None:
+    kinds: set[str] = set()
+    found: list[str] = []
+    with opened(browser, full.http) as (page, _):
+        for address in pages(full.http):
+            if kind_of(address) in kinds:
+                continue
+            kinds.add(kind_of(address))
+            page.goto(f"http://{full.http}{address}{'&' if '?' in address else '?'}live=no")
+            found += [f"{address}: {finding}" for finding in axe_findings(page)]
+    assert found == []
+    assert len(kinds) > 25
+
+
+def test_what_holds_a_segment_leads_to_its_setting(browser: Browser, full: Daemon) -> None:
+    with opened(browser, full.http, scripts=False) as (page, wrong):
+        page.goto(f"http://{full.http}/topics/customers/0")
+        because = page.locator("td a[href*='/settings#']").first
+        name = str(because.get_attribute("href")).partition("#")[2]
+        because.click()
+        assert page.locator(f"article[id='{name}']").is_visible()
+        assert wrong == []
 
 
 def test_every_page_that_the_console_has_can_be_reached(full: Daemon) -> None:

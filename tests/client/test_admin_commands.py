@@ -63,7 +63,8 @@ async def commit(broker: Broker, group: str, topic: str, *offsets: int) -> None:
 
 
 def test_topics_are_made_shown_altered_and_deleted(run: Run) -> None:
-    assert run("topics", "list") == Done(0, "", "")
+    assert run("topics", "list") == Done(0, "", "tidelog: there are no topics\n")
+    assert run("topics", "describe") == Done(0, "", "tidelog: there are no topics\n")
     config = ("--config", "cleanup.policy=compact", "--config", "segment.ms=60000")
     assert run("topics", "create", "orders", "--partitions", "3", *config).out == "created orders with 3 partitions\n"
     assert run("topics", "create", "other", "--json").json == {"topic": "other", "created": True, "partitions": 1}
@@ -98,6 +99,8 @@ def test_topics_are_made_shown_altered_and_deleted(run: Run) -> None:
         (("describe", "nothing"), ("topic nothing", "tidelog topics list")),
         (("alter", "nothing", "--config", "retention.ms=1"), ("topic nothing",)),
         (("alter", "nothing"), ("nothing to change", "--config")),
+        (("describe", "\udcff"), ("'\\udcff' is no text in UTF-8",)),
+        (("create", "x", "--partitions", "99999999999"), ("a number is too large or too small for", "CREATE_TOPICS")),
         (("list", "--bootstrap-server", "127.0.0.1:1"), ("127.0.0.1:1", "tidelog serve", "--bootstrap-server")),
     ],
 )
@@ -111,9 +114,58 @@ def test_what_is_wrong_is_one_line_with_what_to_do(
         assert word in done.err
 
 
+def test_a_misspelt_topic_gets_the_nearest_name(run: Run) -> None:
+    assert run("topics", "create", "orders").code == 0
+    for arguments in (
+        ("topics", "describe", "ordres"),
+        ("topics", "delete", "ordres"),
+        ("topics", "alter", "ordres", "--partitions", "2"),
+        ("topics", "alter", "ordres", "--config", "retention.ms=1"),
+        ("configs", "describe", "--topic", "ordres"),
+        ("configs", "alter", "--topic", "ordres", "--config", "retention.ms=1"),
+        ("groups", "reset", "g", "--to-latest", "--topic", "ordres"),
+        ("transactions", "producers", "ordres"),
+    ):
+        done = run(*arguments)
+        assert (done.code, done.out, done.err.count("\n")) == (1, "", 1), arguments
+        assert done.err.startswith("tidelog: topic ordres: ")
+        assert done.err.endswith("; did you mean orders?\n"), done.err
+
+
+async def test_a_misspelt_group_gets_the_nearest_name(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("orders", 1)
+    await commit(tidelog_broker, "billing", "orders", 0)
+    for arguments in (("describe", "biling"), ("delete", "biling"), ("reset", "biling", "--to-latest")):
+        done = run("groups", *arguments)
+        assert (done.code, done.out, done.err.count("\n")) == (1, "", 1), arguments
+        assert done.err.startswith("tidelog: group biling")
+        assert done.err.endswith("; did you mean billing?\n"), done.err
+
+
+def test_a_misspelt_setting_of_a_resource_gets_the_nearest_name(run: Run) -> None:
+    assert run("topics", "create", "orders").code == 0
+    done = run("configs", "describe", "--topic", "orders", "retention.mss")
+    assert done == Done(1, "", "tidelog: topic orders has no setting retention.mss; did you mean retention.ms?\n")
+    assert run("configs", "describe", "--broker", "1", "num.partition").err.endswith("; did you mean num.partitions?\n")
+    # What all brokers share is told as far as it is set.
+    assert run("configs", "describe", "--broker", "", "log.cleaner.threads").code == 0
+
+
+async def test_topics_are_described_without_the_brokers_own(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("orders", 1)
+    await commit(tidelog_broker, "g", "orders", 0)
+    described = run("topics", "describe").out
+    assert "orders" in described
+    assert "__consumer_offsets" not in described
+    assert "__consumer_offsets" in run("topics", "describe", "--internal").out
+    assert "__consumer_offsets" in run("topics", "describe", "__consumer_offsets").out, "it was asked for"
+
+
 async def test_groups_are_shown_reset_and_deleted(tidelog_broker: Broker, run: Run) -> None:
     tidelog_broker.create_topic("orders", 2, {"retention.ms": -1})
-    assert run("groups", "list") == Done(0, "", "")
+    assert run("groups", "list") == Done(0, "", "tidelog: there are no groups\n")
+    assert run("groups", "describe") == Done(0, "there are no groups\n", "")
+    assert run("groups", "describe", "--json").json == []
     await produce(tidelog_broker, "orders", 10, 4)
     await commit(tidelog_broker, "g", "orders", 7, 4)
     assert run("groups", "list").lines == ["g"]
@@ -218,7 +270,7 @@ def test_settings_are_shown_and_changed_while_running(tidelog_broker: Broker, ru
 
 async def test_transactions_are_shown_and_aborted(tidelog_broker: Broker, run: Run) -> None:
     tidelog_broker.create_topic("orders", 2)
-    assert run("transactions", "list") == Done(0, "", "")
+    assert run("transactions", "list") == Done(0, "", "tidelog: there are no transactions\n")
     async with AIOKafkaProducer(
         bootstrap_servers=tidelog_broker.bootstrap_servers, transactional_id="import", transaction_timeout_ms=60_000
     ) as producer:
@@ -307,10 +359,12 @@ def test_usage_is_wrong_with_2_and_every_command_has_help(capsys: pytest.Capture
     assert "usage: tidelog topics" in capsys.readouterr().out
 
 
-def test_records_need_the_extra_and_say_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_the_extra_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("confluent_kafka", "shtab"):
         monkeypatch.setitem(sys.modules, module, None)
-    for command in (("produce", "orders"), ("consume", "orders"), ("completion", "bash")):
+    for command in (
+        ("produce", "orders", "--client", "librdkafka"), ("consume", "orders", "--group", "g"), ("completion", "bash"),
+    ):  # fmt: skip
         done = run(*command)
         assert done.code == 1
         assert "pip install 'tidelog[cli]'" in done.err
@@ -338,7 +392,7 @@ def test_a_new_daemon_says_what_is_not_there_and_sends_nobody_elsewhere(
 
 def test_offsets_of_a_group_that_is_not_there_can_be_set_on_a_new_daemon(run: Run) -> None:
     assert run("topics", "create", "orders").code == 0
-    assert run("groups", "list") == (0, "", "")
+    assert run("groups", "list") == (0, "", "tidelog: there are no groups\n")
     assert run("transactions", "list").code == 0
     assert run("groups", "reset", "new", "--topic", "orders", "--to-earliest").code == 0
     (described,) = run("groups", "describe", "new", "--json").json

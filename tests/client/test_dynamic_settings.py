@@ -76,14 +76,18 @@ BOUNDS_OF_MAKERS = {
 THREADS = {"background.threads", "num.recovery.threads.per.data.dir"}
 METRICS = {"metrics.per.topic", "metrics.per.group", "metrics.max.partitions", "metrics.max.group.partitions"}
 MOVES = "replica.alter.log.dirs.io.max.bytes.per.second"
+SCRUB = "tidelog.log.scrub.bytes.per.second"
 OTHERS = {
     "producer.id.expiration.ms",
     "cordoned.log.dirs",
     "transaction.partition.verification.enable",
     MOVES,
+    SCRUB,
     *METRICS,
 }
 OF_TOPICS = sorted(row.name for row in HONOURED_BROKER if row.dynamic and row.name in TOPIC_OF_BROKER)
+#: The one of them that has no other value.
+ONE_VALUE = "min.insync.replicas"
 TOPIC, BROKER = RESOURCES["topic"], RESOURCES["broker"]
 
 
@@ -183,7 +187,13 @@ def in_force(broker: Broker, admin: KafkaClient, name: str) -> tuple[Any, str | 
     return getattr(log.config, TOPIC_SETTINGS[name].attribute), entry.value
 
 
-@pytest.mark.parametrize("name", OF_TOPICS)
+def test_more_copies_in_sync_than_there_are_are_refused_while_it_runs_too(broker: Broker, admin: KafkaClient) -> None:
+    for node in ("1", ""):
+        with pytest.raises(KafkaFailure, match="one node keeps one copy; leave it out or set it to 1"):
+            set_broker(admin, ONE_VALUE, "2", node)
+
+
+@pytest.mark.parametrize("name", [name for name in OF_TOPICS if name != ONE_VALUE])
 def test_a_brokers_default_reaches_open_logs_at_once(broker: Broker, admin: KafkaClient, name: str) -> None:
     topic_name = TOPIC_OF_BROKER[name]
     before = in_force(broker, admin, topic_name)
@@ -257,6 +267,21 @@ def test_the_throttle_of_moves_to_other_directories(broker: Broker, admin: Kafka
     assert mover.bytes_per_second == 1000
     set_broker(admin, MOVES, None)
     assert mover.bytes_per_second == math.inf
+
+
+def test_the_rate_of_the_scrubber(broker: Broker, admin: KafkaClient) -> None:
+    scrubber = services_of(broker).scrubber
+
+    def rates() -> set[int]:
+        return {status.bytes_per_second for status in scrubber.statuses()}
+
+    assert rates() == {1 << 20}
+    set_broker(admin, SCRUB, "5000")
+    assert rates() == {5000}
+    set_broker(admin, SCRUB, "0")
+    assert rates() == {0}
+    set_broker(admin, SCRUB, None)
+    assert rates() == {1 << 20}
 
 
 def connected(broker: Broker) -> socket.socket:

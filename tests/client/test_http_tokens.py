@@ -181,6 +181,7 @@ def test_wishes_that_do_not_fit_stop_the_start(tmp_path: Path) -> None:
     settings = {
         "http.listener": "127.0.0.1:0", "http.authentication": "oauthbearer", "http.users.read": "a",
         "sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE, "sasl.oauthbearer.expected.issuer": ISSUER,
     }  # fmt: skip
     with pytest.raises(BrokerError, match=r"of http: .*keys\.json can't be read"), Broker(settings):
         pass

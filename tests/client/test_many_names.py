@@ -7,7 +7,7 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,20 +15,30 @@ from support.inside import services_of
 from support.many_names import crowded, held, is_in_turns
 from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient, request_frame
+from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
 from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.broker.runtime.cooperative import CHUNK_UNITS
 from tidelog.protocol.api_keys import ApiKey
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import response_header_bytes
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tidelog.protocol.messages.fetch import FetchPartition as FetchRequestPartition
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
+from tidelog.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from tidelog.protocol.primitives import unsigned_varint
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
@@ -37,7 +47,8 @@ from tidelog.testing import Broker
 
 ASKED_BY_EVERYBODY = (
     ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_COMMIT, ApiKey.FIND_COORDINATOR,
-    ApiKey.DESCRIBE_GROUPS, ApiKey.DESCRIBE_CONFIGS, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.STREAMS_GROUP_DESCRIBE,
+    ApiKey.DESCRIBE_CONFIGS, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )  # fmt: skip
 
 
@@ -77,11 +88,81 @@ def answer_to(client: WireClient, frame: bytes) -> bytes:
 def test_the_loop_is_not_held(wide_broker: Broker, key: ApiKey) -> None:
     api = loaded(load_apis()[key])
     assert api.many_names
-    _, request = next(crowded(api.request, api.max_version, 25_000))
+    _, request = next(crowded(api.request, api.max_version, min(25_000, api.request.MOST_ELEMENTS)))
     frame = request_frame(request, api.max_version)
     with client_of(wide_broker) as client:
         found = held(loop_of(wide_broker), lambda: answer_to(client, frame))
     assert is_in_turns(found), found
+
+
+def test_the_loop_is_not_held_where_descriptions_of_topologies_are_asked_for(wide_broker: Broker) -> None:
+    names = [f"g{number}" for number in range(StreamsGroupDescribeRequest.MOST_ELEMENTS)]
+    request = StreamsGroupDescribeRequest(group_ids=names, include_topology_description=True)
+    with client_of(wide_broker) as client:
+        found = held(loop_of(wide_broker), lambda: answer_to(client, request_frame(request, 1)))
+    assert is_in_turns(found), found
+
+
+def test_deleting_very_many_groups_does_not_hold_the_loop(wide_broker: Broker) -> None:
+    """Groups that are there: a record is written for each, some fifty microseconds."""
+    services: Any = services_of(wide_broker)
+    names = [f"deleted{number}" for number in range(DeleteGroupsRequest.MOST_ELEMENTS)]
+    frame = request_frame(DeleteGroupsRequest(groups_names=names), 3)
+
+    def make() -> None:
+        for name in names:
+            offset = OffsetToCommit("x", 0, 1, -1, "", None)
+            services.groups.commit_offsets(CommitRequest(name, [offset]))
+
+    answers: list[bytes] = []
+    with client_of(wide_broker) as client:
+        asyncio.run_coroutine_threadsafe(services.groups.ensure_topic(), services.loop).result()
+        for _ in range(3):
+            asyncio.run_coroutine_threadsafe(_called(make), services.loop).result()
+            found = held(services.loop, lambda: answers.append(answer_to(client, frame)), lambda _found: True)
+            if is_in_turns(found):
+                break
+    answer, _ = decode(DeleteGroupsResponse, 3, answers[-1], len(response_header_bytes(ApiKey.DELETE_GROUPS, 3, 7)))
+    assert [(result.group_id, result.error_code) for result in answer.results] == [(name, 0) for name in names]
+    assert is_in_turns(found), found
+
+
+async def _called(function: Callable[[], None]) -> None:
+    function()
+
+
+WAITS_FOR_THE_DISK = (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.LEAVE_GROUP)
+
+
+def test_who_looks_does_not_wait_for_commits_that_wait_for_the_disk(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services: Any = services_of(broker)
+    written: list[asyncio.Future[list[ErrorCode]]] = []
+
+    def commit(_groups: Any, _request: Any) -> asyncio.Future[list[ErrorCode]]:
+        written.append(services.loop.create_future())
+        return written[-1]
+
+    monkeypatch.setattr(type(services.groups), "commit_offsets", commit)
+    parts = [OffsetCommitRequestPartition(partition_index=number, committed_offset=1) for number in range(3_000)]
+    commits = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="x", partitions=parts)])
+    names = [MetadataRequestTopic(name=f"{'n' * 20}{number}") for number in range(500)]
+    looks = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+    with client_of(broker) as writer, client_of(broker) as reader:
+        writer.send(request_frame(commits, 9))
+        until(lambda: bool(written), "the commit is written")
+        assert len(answer_to(reader, request_frame(looks, 12))) > 500 * 20
+        services.loop.call_soon_threadsafe(written[0].set_result, [ErrorCode.NONE] * 3)
+        answer, _ = decode(OffsetCommitResponse, 9, writer.receive(), len(response_header_bytes(commits.API_KEY, 9, 7)))
+    codes = [part.error_code for part in answer.topics[0].partitions]
+    assert codes == [0] * 3 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2_997
+
+
+@pytest.mark.parametrize("key", WAITS_FOR_THE_DISK, ids=lambda key: key.name)
+def test_what_waits_for_the_disk_counts_as_a_change(key: ApiKey) -> None:
+    registration = loaded(load_apis()[key])
+    assert (registration.many_names, registration.is_change) == (True, True)
 
 
 @pytest.mark.parametrize(("topics", "version"), [(1, 3), (30_000, 13)])

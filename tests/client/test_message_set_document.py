@@ -93,7 +93,7 @@ def test_the_way_in_is_what_the_daemon_says() -> None:
 def test_make_run_serves_it_where_the_page_says() -> None:
     address = "message.set.listeners=tcp://127.0.0.1:9093"
     assert address in TEXT
-    (recipe,) = re.findall(r"^run:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    (recipe,) = re.findall(r"^run:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert f" --set {address}" in recipe
 
 

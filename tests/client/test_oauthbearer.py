@@ -128,6 +128,8 @@ def test_a_key_server_that_hangs_holds_up_nobody_but_who_needs_it() -> None:
             "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
             "sasl.enabled.mechanisms": "OAUTHBEARER",
             "sasl.oauthbearer.jwks.endpoint.url": server.url,
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": ISSUER,
         }
         with Broker(settings) as broker:
             assert asked.wait(PATIENCE_S)
@@ -142,6 +144,8 @@ def test_a_file_of_keys_that_is_not_there_stops_the_start_with_one_line(tmp_path
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
         "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
     }
     with (
         pytest.raises((BrokerError, ConfigError), match=r"set sasl\.oauthbearer\.jwks\.endpoint\.url"),

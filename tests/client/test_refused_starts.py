@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,10 @@ from pathlib import Path
 import pytest
 from support.daemon import Daemon
 from support.patience import PATIENCE_S
+from tidelog.cli.main import main
+from tidelog.cli.support.kafka_client import KafkaClient
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 SERVE = (sys.executable, "-m", "tidelog.broker", "serve")
 NO_PORTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.listener": "127.0.0.1:0"}
@@ -87,6 +92,33 @@ def test_wrong_settings_are_told_together() -> None:
         "log.segment.bytes='1G' is not a whole number; allowed: 14 … 2147483647 (--set)",
     ]
     assert complaint(listeners="9092") == "listeners: '9092' is not NAME://HOST:PORT"
+    assert complaint(min_insync_replicas="2") == (
+        "min.insync.replicas='2' is out of range; allowed: 1, as one node keeps one copy; leave it out or set it to 1 (--set)"
+    )
+
+
+def test_a_clusters_numbers_of_copies_start_and_are_read_back_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = (
+        "default.replication.factor",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+    )
+    with Daemon(tmp_path / "data", dict.fromkeys(names, 3)) as daemon:
+        told = [line for line in daemon.stderr().splitlines() if "read as 1" in line]
+        assert len(told) == 1
+        for name in names:
+            assert f"{name}=3" in told[0]
+        address = ("--bootstrap-server", daemon.bootstrap)
+        assert main(["configs", "describe", "--broker", "1", *names, "--json", *address]) == 0
+        described = json.loads(capsys.readouterr().out)
+        assert {name: entry["value"] for name, entry in described.items()} == dict.fromkeys(names, "1")
+        with KafkaClient(daemon.bootstrap) as client:
+            for factor, code in ((3, ErrorCode.INVALID_REPLICATION_FACTOR), (-1, 0)):
+                wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=factor)
+                (made,) = client.ask(CreateTopicsRequest(topics=[wanted]), CreateTopicsResponse).topics
+                assert made.error_code == code
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])

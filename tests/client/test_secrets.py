@@ -100,6 +100,7 @@ class World:
             "log.dirs": str(folder / "data"), "logging.level": "DEBUG",
             "http.listener": "127.0.0.1:0", "http.authentication": "basic,bearer,oauthbearer", "http.users.admin": "alice",
             "listener.name.http.sasl.oauthbearer.jwks.endpoint.url": (folder / "keys.json").as_uri(),
+            "sasl.oauthbearer.allow.unverified.audience": "true", "sasl.oauthbearer.allow.unverified.issuer": "true",
             "http.users.read": "prometheus", "http.tokens.file": str(folder / "tokens"), "http.admin.enable": "true",
             "message.set.listeners": "tcp://127.0.0.1:0", "message.set.authentication": "plain",
             "ssl.keystore.certificate.chain": chain.decode(), "ssl.keystore.key": encrypted.decode(),

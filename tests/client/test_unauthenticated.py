@@ -43,7 +43,7 @@ TOPIC, USER, GROUP, RECORD = "kept-topic", "kept-user", "kept-group", "kept-reco
 SETTING = "kept-host.example"
 """Of a setting: where clients are told to connect to."""
 OPEN = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
-UNKNOWN_KEYS = (-32768, -1, 4, 5, 6, 7, 52, 93, 999, 32767)
+UNKNOWN_KEYS = (-32768, -1, 4, 5, 6, 7, 52, 95, 999, 32767)
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256"]
 WRONG = f"\0{USER}\0wrong".encode()
 
@@ -200,6 +200,17 @@ def test_nor_after_an_attempt_that_failed(world: World, listener: str) -> None:
             with contextlib.suppress(ConnectionError, ssl.SSLError):
                 client.send(frame)
             assert world.rest(client) == b"", (key, version)
+
+
+def test_a_misrouted_client_learns_that_before_it_gives_its_password(world: World) -> None:
+    """KIP-1242; and afterwards it may authenticate all the same."""
+    name = {"client_software_name": "test", "client_software_version": "1"}
+    for listener in ("SASL_PLAINTEXT", "SASL_SSL"):
+        with world.connect(listener) as client:
+            astray = ApiVersionsRequest(**name, cluster_id="another", node_id=1)
+            assert client.ask(astray, 5, ApiVersionsResponse) == ApiVersionsResponse(error_code=129)
+            assert client.ask(ApiVersionsRequest(**name), 5, ApiVersionsResponse).api_keys
+            _shaken(client)
 
 
 def test_what_is_open_tells_what_it_tells_everybody(world: World) -> None:

@@ -46,6 +46,20 @@ def make(daemon: Daemon, partitions: int = 1, **configs: str) -> str:
     return topic
 
 
+def test_the_kafka_listener_is_enough_to_find_the_port_that_http_was_given(daemon: Daemon) -> None:
+    """The daemon was started with port 0: DescribeConfigs tells the one that is bound."""
+    topic = make(daemon)
+    for command in (["why", topic], ["clean", topic, "--wait"]):
+        asked = [sys.executable, "-m", "tidelog.broker", *command, "--bootstrap-server", daemon.bootstrap]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert topic in done.stdout
+        asked[4] = topic[:-1]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"tidelog: there is no topic '{topic[:-1]}'; did you mean {topic}?\n"
+
+
 def test_a_compacted_topic_is_explained_and_cleaned_on_request(daemon: Daemon) -> None:
     topic = make(daemon, 2, cleanup_policy="compact", segment_bytes="32768", min_cleanable_dirty_ratio="1.0")
     with closing(producer(daemon.bootstrap, linger_ms=0)) as p:

@@ -93,14 +93,14 @@ def test_advertised_listeners_say_otherwise(daemon: Daemon) -> None:
 
 def test_api_versions(daemon: Daemon) -> None:
     with dial(daemon) as client:
-        # A client of Kafka 4.4 opens with version 5: error 35 in a v0 body, and our range.
-        client.send(struct.pack(">ihhihB", 11, ApiKey.API_VERSIONS, 5, 7, -1, 0))
+        # A client of a newer Kafka opens with a version of its own: error 35 in a v0 body, and our range.
+        client.send(struct.pack(">ihhihB", 11, ApiKey.API_VERSIONS, 6, 7, -1, 0))
         answer = client.receive()
         refused, end = decode(ApiVersionsResponse, 0, answer, 4)
         assert end == len(answer)
         assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
         ranges = {api.api_key: (api.min_version, api.max_version) for api in refused.api_keys}
-        assert ranges == {ApiKey.API_VERSIONS: (0, 4)}
+        assert ranges == {ApiKey.API_VERSIONS: (0, 5)}
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
         listed = client.ask(request, 4, ApiVersionsResponse)
         assert listed.error_code == ErrorCode.NONE
@@ -109,6 +109,26 @@ def test_api_versions(daemon: Daemon) -> None:
         assert {"metadata.version", "group.version", "transaction.version"} <= {
             f.name for f in listed.supported_features
         }
+
+
+def test_a_client_that_means_another_node_is_told_to_begin_anew(daemon: Daemon) -> None:
+    """KIP-1242: what Metadata names is what may be meant. The connection stays open, as Kafka's does."""
+    position = len(daemon.stderr())
+    with dial(daemon) as client:
+        here = client.ask(MetadataRequest(topics=[]), 12, MetadataResponse)
+        node = here.brokers[0].node_id
+
+        def opened(cluster_id: str | None, node_id: int) -> ApiVersionsResponse:
+            request = ApiVersionsRequest(
+                client_software_name="test", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+            )
+            return client.ask(request, 5, ApiVersionsResponse)
+
+        assert opened(here.cluster_id, node).error_code == ErrorCode.NONE
+        for cluster, other in ((here.cluster_id, node + 1), ("another", node)):
+            assert opened(cluster, other) == ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+        assert opened(None, -1).api_keys
+    until(lambda: daemon.stderr()[position:].count("REBOOTSTRAP_REQUIRED") == 2, "each is a line in the log")
 
 
 def test_answers_come_in_the_order_of_requests(daemon: Daemon) -> None:

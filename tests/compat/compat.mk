@@ -1,8 +1,15 @@
 # The compat ring: real clients by package name against one daemon. Included by the Makefile (after VENV and BIN).
 # What it needs (kcat, a JDK, Maven, Go, jars, modules) is installed or fetched here, into .cache; what cannot be had is an error.
 CACHE := .cache/compat
+# KAFKA_NEWEST, KAFKA_PREVIOUS, KAFKA_TOOLS: the releases of Apache Kafka.
+KAFKA_VERSIONS := benchmarks/kafka-peer/versions
+include $(KAFKA_VERSIONS)
+KAFKA_RELEASES := $(sort $(KAFKA_NEWEST) $(KAFKA_PREVIOUS))
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 APT_COMPAT := kcat mvn:maven javac:default-jdk-headless
+
+# What Kafka's newest release on Maven has and we have not: warn, or fail.
+NEWEST_KAFKA ?= warn
 
 OLD := $(CACHE)/old
 OLD_JAVA := 0.10.2.2 1.0.2
@@ -10,16 +17,16 @@ OLD_JAVA_ALL := 0.8.2.2 0.9.0.1 0.11.0.3 2.0.1
 PYTHON2 = $(shell command -v python2.7 >/dev/null 2>&1 && python2.7 -c 'import sys; print(sys.executable)' 2>/dev/null || ls -d $$HOME/.pyenv/versions/2.7*/bin/python 2>/dev/null | tail -1)
 
 .PHONY: compat compat-tools compat-java compat-streams compat-go compat-kafka compat-node compat-sarama compat-connect \
-  compat-report compat-old compat-old-all old-clients
+  compat-report compat-old compat-old-all compat-newest old-clients
 
-compat: $(VENV)/.compat compat-tools compat-java compat-streams compat-go compat-kafka compat-node compat-sarama compat-old  ## every client: librdkafka, Python, Java, kcat, Go, Node
-	$(BIN)/python -m pytest -q tests/compat
+compat: $(VENV)/.compat compat-tools compat-java compat-streams compat-go compat-kafka compat-node compat-sarama compat-old compat-newest  ## every client: librdkafka, Python, Java, kcat, Go, Node
+	$(BIN)/python -m pytest -q --newest-kafka $(NEWEST_KAFKA) tests/compat
 
 $(VENV)/.compat: $(VENV)/.dev
-	@$(BIN)/pip install --quiet --editable '.[dev,compat]'
+	@$(ADD) compat
 	@touch $@
 
-compat-tools:
+compat-tools:    ## what `make compat` needs of the system: a JDK, Maven, kcat, Go
 	@missing=; for pair in $(APT_COMPAT); do command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; done; \
 	if [ -n "$$missing" ]; then \
 	  command -v apt-get >/dev/null || { echo "the compat ring needs$$missing: install them (no apt-get here)" >&2; exit 1; }; \
@@ -29,35 +36,50 @@ compat-tools:
 	fi
 	@command -v go >/dev/null || { echo "the compat ring needs Go >= 1.21 in PATH, which fetches the newer one that go.mod names (https://go.dev/doc/install)" >&2; exit 1; }
 
-compat-java: $(CACHE)/java/classes/Compat.class $(CACHE)/java/classes/Share.class
+compat-java:     ## Java's clients and programs for each release of Kafka
+compat-java: $(KAFKA_RELEASES:%=$(CACHE)/java/%/classes/Compat.class) $(CACHE)/java/$(KAFKA_NEWEST)/classes/Share.class \
+  $(CACHE)/java/$(KAFKA_NEWEST)/classes/Topology.class
 
-$(CACHE)/java/lib/.fetched: tests/compat/java/pom.xml | compat-tools
+# One release of Kafka's clients, and the programs compiled with it: $(call java-clients,RELEASE).
+define java-clients
+$(CACHE)/java/$(1)/lib/.fetched: tests/compat/java/pom.xml | compat-tools
+	@rm -rf $$(@D) && mkdir -p $$(@D)
+	mvn -q -B -f $$< -Dkafka=$(1) dependency:copy-dependencies -DoutputDirectory=$$(abspath $$(@D))
+	@touch $$@
+
+$(CACHE)/java/$(1)/classes/%.class: tests/compat/java/%.java $(CACHE)/java/$(1)/lib/.fetched
+	@mkdir -p $$(@D)
+	javac -encoding UTF-8 -Xlint:all -Werror -cp '$(CACHE)/java/$(1)/lib/*' -d $$(@D) $$<
+endef
+$(foreach release,$(KAFKA_RELEASES),$(eval $(call java-clients,$(release))))
+
+# The newest release that there is, whatever is named above: its messages are compared with ours. Without Maven, the one of before.
+compat-newest: | compat-tools  ## the newest release's messages, from Maven
+	@rm -rf $(CACHE)/newest.new; \
+	mvn -q -B dependency:copy -Dartifact=org.apache.kafka:kafka-clients:RELEASE -DoutputDirectory=$(abspath $(CACHE))/newest.new \
+	  && rm -rf $(CACHE)/newest && mv $(CACHE)/newest.new $(CACHE)/newest \
+	  || echo "Maven was not asked for a newer Kafka: it can't be reached" >&2
+
+compat-streams: $(CACHE)/streams/classes/Orders.class  ## Kafka Streams
+
+$(CACHE)/streams/lib/.fetched: tests/compat/streams/pom.xml $(KAFKA_VERSIONS) | compat-tools
 	@rm -rf $(@D) && mkdir -p $(@D)
-	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
-	@touch $@
-
-$(CACHE)/java/classes/%.class: tests/compat/java/%.java $(CACHE)/java/lib/.fetched
-	javac -encoding UTF-8 -Xlint:all -Werror -cp '$(CACHE)/java/lib/*' -d $(@D) $<
-
-compat-streams: $(CACHE)/streams/classes/Orders.class
-
-$(CACHE)/streams/lib/.fetched: tests/compat/streams/pom.xml | compat-tools
-	@rm -rf $(@D) && mkdir -p $(@D)
-	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
+	mvn -q -B -f $< -Dkafka=$(KAFKA_TOOLS) dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
 	@touch $@
 
 $(CACHE)/streams/classes/Orders.class: tests/compat/streams/Orders.java $(CACHE)/streams/lib/.fetched
 	@mkdir -p $(@D)
 	javac -encoding UTF-8 -Xlint:all -Werror -cp '$(CACHE)/streams/lib/*' -d $(@D) $<
 
-compat-kafka: $(CACHE)/tools/classes/Tools.class
+compat-kafka: $(CACHE)/tools/classes/Tools.class  ## Apache Kafka itself, each release that is compared with
+	@for release in $(KAFKA_RELEASES); do $(BIN)/python benchmarks/kafka_peer.py --release $$release jars >/dev/null || exit 1; done
 
-# Apache Kafka itself, fetched here so that no test's time has it, and what runs its programs.
-$(CACHE)/tools/classes/Tools.class: tests/compat/java/Tools.java $(VENV)/.compat | compat-tools
+# Apache Kafka itself, each release fetched here so that no test's time has it, and what runs its programs.
+$(CACHE)/tools/classes/Tools.class: tests/compat/java/Tools.java $(KAFKA_VERSIONS) $(VENV)/.compat | compat-tools
 	@mkdir -p $(@D)
-	javac -encoding UTF-8 -Xlint:all -Werror -cp "$$($(BIN)/python benchmarks/kafka_peer.py jars)/*" -d $(@D) $<
+	javac -encoding UTF-8 -Xlint:all -Werror -cp "$$($(BIN)/python benchmarks/kafka_peer.py --release $(KAFKA_TOOLS) jars)/*" -d $(@D) $<
 
-compat-node: $(CACHE)/node/.installed
+compat-node: $(CACHE)/node/.installed  ## Node's clients
 
 $(CACHE)/node/.installed: $(wildcard tests/compat/node/*)
 	@command -v npm >/dev/null || { echo "the compat ring needs node and npm in PATH" >&2; exit 1; }
@@ -65,29 +87,31 @@ $(CACHE)/node/.installed: $(wildcard tests/compat/node/*)
 	@cd $(@D) && npm install --silent --no-audit --no-fund --omit=optional --ignore-scripts
 	@touch $@
 
-compat-sarama: $(CACHE)/sarama/sarama.test
+compat-sarama: $(CACHE)/sarama/sarama.test  ## Sarama's own tests
 
 $(CACHE)/sarama/sarama.test: tests/compat/sarama/build.py | compat-tools
 	$(PYTHON) $< $(@D)
 
-compat-connect: $(CACHE)/connect/.fetched
+compat-connect: $(CACHE)/connect/.fetched  ## Kafka Connect
 
-$(CACHE)/connect/.fetched: tests/compat/connect/pom.xml | compat-tools
+$(CACHE)/connect/.fetched: tests/compat/connect/pom.xml $(KAFKA_VERSIONS) | compat-tools
 	@rm -rf $(@D) && mkdir -p $(@D)
-	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
+	mvn -q -B -f $< -Dkafka=$(KAFKA_TOOLS) dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
 	@touch $@
 
 compat-report: $(VENV)/.compat compat-tools compat-java compat-go compat-kafka compat-node compat-sarama compat-connect  ## the same cases against Apache Kafka: docs/COMPATIBILITY.md
 	$(BIN)/python tests/support/client_suites.py --write
 
-compat-go: $(CACHE)/go/compat
+compat-go: $(CACHE)/go/compat  ## Go's clients
 
 $(CACHE)/go/compat: $(wildcard tests/compat/go/*) | compat-tools
 	cd tests/compat/go && go build -trimpath -o $(abspath $@) .
 
 # Clients of 2013 to 2018, by package name: one of each message format for `make check`, all of them for `make slow`.
+compat-old:      ## one client of each message format before 2019
 compat-old: $(OLD)/kafka-python/.installed $(OLD)/classes/Old.class $(OLD_JAVA:%=$(OLD)/java-%/.fetched)
 
+compat-old-all:  ## all clients of before 2019
 compat-old-all: $(VENV)/.compat compat-old $(OLD)/pykafka/.installed $(OLD)/kafka-python-0.9/.installed $(OLD)/node/.installed \
   $(OLD_JAVA_ALL:%=$(OLD)/java-%/.fetched)
 

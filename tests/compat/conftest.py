@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.clients.base import random_name
 from support.daemon import DEFAULT_COMMAND, Daemon
+from support.kafka_versions import NEWEST
 from support.patience import PATIENCE_S, until
 
 TEST_TIMEOUT_S = 900
@@ -38,6 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--old-clients", choices=["slice", "all"], default="slice", help="which of the clients of before 2019 to run"
     )
+    group.addoption(
+        "--java-clients",
+        default=NEWEST,
+        metavar="RELEASE",
+        help="release of Apache Kafka's clients that test_java.py runs",
+    )
     group.addoption("--whole-suites", action="store_true", help="all of the suites of which a few cases are run else")
     group.addoption(
         "--rights-users",
@@ -47,6 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--write-compatibility", action="store_true", help="put what was found into docs/COMPATIBILITY.md")
     group.addoption(
+        "--newest-kafka",
+        choices=["warn", "fail"],
+        default="warn",
+        help="what to do if Kafka's newest release on Maven has what is not here",
+    )
+    group.addoption(
         "--compaction-kill-s", type=float, default=0, help="seconds of kill -9 under Kafka's compaction tester"
     )
 
@@ -54,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # kafka-python leaves sockets to the garbage collector when a connection ends while it closes.
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+    config.addinivalue_line("filterwarnings", "default:Kafka's newest release:UserWarning")
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""`tidelog produce`, `consume` and `completion` as programs, through librdkafka, with pipes."""
+"""`tidelog produce`, `consume` and `completion` as programs, with pipes: through librdkafka, and by our own client."""
 
 from __future__ import annotations
 
@@ -34,15 +34,82 @@ def run(tidelog_broker: Broker) -> Run:
     return call
 
 
-def test_lines_go_in_and_come_out(tidelog_broker: Broker, run: Run) -> None:
+CLIENTS = pytest.mark.parametrize("client", ["own", "librdkafka"])
+
+
+@CLIENTS
+def test_lines_go_in_and_come_out(tidelog_broker: Broker, run: Run, client: str) -> None:
     tidelog_broker.create_topic("orders")
+    chosen = ("--client", client)
     lines = b"".join(b"%d %s\n" % (number, b"." * (number % 50)) for number in range(20_000))
-    done = run("produce", "orders", "--compression", "lz4", "--json", stdin=lines)
+    done = run("produce", "orders", "--compression", "lz4", "--json", *chosen, stdin=lines)
     assert json.loads(done.stdout) == {"topic": "orders", "records": 20_000, "bytes": len(lines), "failed": 0}
-    assert run("consume", "orders", "--from-beginning", "--max-messages", "20000").stdout == lines
-    assert run("consume", "orders", "--from-beginning", "--until-end").stdout == lines
-    assert run("consume", "orders", "--until-end").stdout == b""
     assert [done.returncode, done.stderr] == [0, b""]
+    assert run("consume", "orders", "--from-beginning", "--max-messages", "20000", *chosen).stdout == lines
+    assert run("consume", "orders", "--from-beginning", "--until-end", *chosen).stdout == lines
+    empty = run("consume", "orders", "--until-end", *chosen)
+    assert [empty.returncode, empty.stdout, empty.stderr] == [0, b"", b"tidelog: orders has no records there\n"]
+
+
+def test_both_clients_put_keys_into_the_same_partitions_and_carry_the_same_records(
+    tidelog_broker: Broker, run: Run
+) -> None:
+    lines = "".join(
+        json.dumps({"key": f"k{n}", "value": str(n), "headers": [["h", str(n)]], "timestamp": 1000 + n}) + "\n"
+        for n in range(60)
+    )
+    found = []
+    for client in ("own", "librdkafka"):
+        tidelog_broker.create_topic(client, 5)
+        done = run("produce", client, "--input", "json", "--client", client, stdin=lines.encode())
+        assert done.returncode == 0, done.stderr
+        for reader in ("own", "librdkafka"):
+            read = run("consume", client, "--from-beginning", "--until-end", "--json", "--client", reader)
+            found.append(sorted(read.stdout.splitlines()))
+    assert len(found[0]) == 60
+    assert found[1:] == found[:1] * 3
+
+
+def test_the_library_tells_which_record_was_refused(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("small", config={"max.message.bytes": 1000})
+    lines = b"x\n" * 40 + b"y" * 2000 + b"\nz\n"
+    done = run("produce", "small", "--client", "librdkafka", stdin=lines)
+    assert done.returncode == 1
+    assert b"1 of the records were not written: record 41 was refused: " in done.stderr
+    assert run("consume", "small", "--from-beginning", "--until-end").stdout == b"x\n" * 40 + b"z\n"
+
+
+@CLIENTS
+def test_a_reader_that_goes_away_ends_it(tidelog_broker: Broker, run: Run, client: str) -> None:
+    """Before there is anything more to print."""
+    tidelog_broker.create_topic("orders")
+    run("produce", "orders", stdin=b"1\n")
+    command = [*TIDELOG, "consume", "orders", "--from-beginning", "--client", client]
+    command += ["--bootstrap-server", tidelog_broker.bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
+        assert tail.stdout is not None
+        assert tail.stderr is not None
+        assert tail.stdout.readline() == b"1\n"
+        tail.stdout.close()
+        assert tail.wait(LIMIT_S) == 141
+        assert tail.stderr.read() == b""
+
+
+def test_lines_are_written_while_the_input_is_still_open(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("orders")
+    command = [*TIDELOG, "produce", "orders", "--client", "own", "--bootstrap-server", tidelog_broker.bootstrap_servers]
+    listens = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=listens) as producer:
+        assert producer.stdin is not None
+        assert producer.stderr is not None
+        for number in range(3):
+            producer.stdin.write(b"%d\n" % number)
+            producer.stdin.flush()
+            read = run("consume", "orders", "--offset", "0", "--max-messages", str(number + 1))
+            assert read.stdout == b"".join(b"%d\n" % before for before in range(number + 1))
+        producer.send_signal(signal.SIGINT)
+        assert producer.wait(LIMIT_S) == 130
+        assert producer.stderr.read() == b"tidelog: interrupted; at least 3 records are written\n"
 
 
 def test_keys_tombstones_and_groups(tidelog_broker: Broker, run: Run) -> None:
@@ -64,7 +131,7 @@ def test_what_is_wrong_is_one_line(tidelog_broker: Broker, run: Run) -> None:
     tidelog_broker.create_topic("small", config={"max.message.bytes": 1000})
     for arguments, word in (
         (("consume", "nothing"), b"topic nothing"),
-        (("consume", "small:7"), b"partition small-7"),
+        (("consume", "small:7"), b"there is no partition small-7"),
         (("consume", "small:0", "--group", "g"), b"--group"),
         (("consume", "small", "--max-messages", "0"), b"--max-messages"),
         (("consume", "small", "--property", "no.such.thing=1"), b"no.such.thing"),
@@ -74,19 +141,21 @@ def test_what_is_wrong_is_one_line(tidelog_broker: Broker, run: Run) -> None:
         done = run(*arguments, stdin=b"1\n")
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
         assert word in done.stderr
-    done = run("produce", "small", stdin=b"x" * 5000 + b"\n")
-    assert done.returncode == 1
-    assert b"1 of the records were not written" in done.stderr
 
 
+@CLIENTS
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_tail_prints_what_comes_and_ends_when_told(tidelog_broker: Broker, run: Run, number: signal.Signals) -> None:
+def test_a_tail_prints_what_comes_and_ends_when_told(
+    tidelog_broker: Broker, run: Run, number: signal.Signals, client: str
+) -> None:
     tidelog_broker.create_topic("orders")
     command = [
         *TIDELOG,
         "consume",
         "orders",
         "--from-beginning",
+        "--client",
+        client,
         "--bootstrap-server",
         tidelog_broker.bootstrap_servers,
     ]
@@ -121,7 +190,9 @@ def test_apache_kafka_is_administered_as_well(tmp_path: Path) -> None:
         assert call("topics", "create", "orders", "--partitions", "2", *config) == "created orders with 2 partitions\n"
         call("topics", "alter", "orders", "--delete-config", "segment.ms", "--partitions", "3")
         assert call("topics", "list") == "orders\n"
-        call("produce", "orders", "--key-separator", ":", "--partition", "0", stdin=b"a:1\nb:2\n")
+        call("produce", "orders", "--key-separator", ":", "--partition", "0", "--client", "own", stdin=b"a:1\nb:2\n")
+        own = ("--from-beginning", "--until-end", "--client", "own")
+        assert call("consume", "orders", *own, "--key-separator", "=") == "a=1\nb=2\n"
         (topic,) = json.loads(call("topics", "describe", "orders", "--json"))
         assert topic["config"] == {"cleanup.policy": "compact"}
         assert [part["endOffset"] for part in topic["partitions"]] == [2, 0, 0]

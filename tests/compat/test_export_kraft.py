@@ -1,7 +1,7 @@
 """Ours → Apache Kafka → ours → Apache Kafka, on one directory: the same records, ids, settings and committed offsets.
 
 `tidelog log export-kraft` stands between us and Kafka; from Kafka to us nothing does. Kafka deletes a topic, makes one and
-changes a setting meanwhile, which we must take over.
+changes a setting meanwhile, which we must take over. Kafka is of its newest release and of the one before.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
@@ -25,7 +26,10 @@ from support.clients.base import CODECS
 from support.daemon import Daemon
 from support.dump_log_segments import complaints, dump, files_of, first_offsets
 from support.kafka_broker import KEEP, QUIET, all_led, export, free_port, kafka
+from support.kafka_versions import NEWEST, PREVIOUS
 from support.patience import PATIENCE_S, until
+from support.wire_client import WireClient
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 START_MS = 1_700_000_000_000
 GROUP = "readers"
@@ -148,7 +152,8 @@ def own_settings(name: str) -> dict[str, str]:
     return settings
 
 
-def test_ours_to_kafka_to_ours_to_kafka(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", [NEWEST, PREVIOUS])
+def test_ours_to_kafka_to_ours_to_kafka(tmp_path: Path, release: str) -> None:
     data = tmp_path / "data"
     daemon = Daemon(data, {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 3, **KEEP})
     with daemon:
@@ -176,7 +181,7 @@ def test_ours_to_kafka_to_ours_to_kafka(tmp_path: Path) -> None:
     assert (facts["topics"], facts["partitions"]) == (len(TOPICS) + 1, 2 * len(TOPICS) + 3)
     epochs = {path: newest_epoch(path) for path in data.glob("*-*/leader-epoch-checkpoint")}
 
-    with kafka(tmp_path) as bootstrap:
+    with kafka(tmp_path, release=release) as bootstrap:
         theirs = see(bootstrap)
         assert theirs.messages == ours.messages
         assert set(theirs.committed.values()) == {10, 11, 12, 13, 14}
@@ -217,7 +222,7 @@ def test_ours_to_kafka_to_ours_to_kafka(tmp_path: Path) -> None:
     assert complaints(text, first_offsets(data)) == []
 
     assert export(data).returncode == 0
-    with kafka(tmp_path) as bootstrap:
+    with kafka(tmp_path, release=release) as bootstrap:
         last = see(bootstrap)
         assert last.messages == again.messages
         assert (last.ids, last.committed) == (again.ids, again.committed)
@@ -257,6 +262,51 @@ def test_two_directories_and_a_quorum_in_the_log(tmp_path: Path) -> None:
     with daemon:
         again = see(daemon.bootstrap)
     assert (again.messages, again.ids, again.committed) == (theirs.messages, theirs.ids, theirs.committed)
+
+
+def finalized(bootstrap: str) -> dict[str, int]:
+    """Levels of features that clients are told."""
+    host, _, port = bootstrap.rpartition(":")
+    request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+    with WireClient((host, int(port))) as client:
+        answer = client.ask(request, 4, ApiVersionsResponse)
+    return {feature.name: feature.max_version_level for feature in answer.finalized_features}
+
+
+def test_kafkas_own_to_ours_to_kafka(tmp_path: Path) -> None:
+    """A directory that the newest Kafka formatted, with all of its newest features."""
+    data = tmp_path / "data"
+    with kafka(tmp_path, is_new=True, offsets_topic_num_partitions="3") as bootstrap:
+        admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        topics = {name: dict(own_settings(name)) for name in TOPICS}
+        for future in admin.create_topics([NewTopic(n, 2, 1, config=config) for n, config in topics.items()]).values():
+            future.result(PATIENCE_S)
+        until(lambda: all_led(admin), "the topics have leaders")
+        for codec in CODECS:
+            write(bootstrap, f"codec-{codec}", "Kafka's", codec=codec)
+        commit(bootstrap, 10)
+        admin.delete_topics(["to-be-deleted"])["to-be-deleted"].result(PATIENCE_S)
+        theirs, levels = see(bootstrap), finalized(bootstrap)
+    daemon = Daemon(data, {"group.initial.rebalance.delay.ms": 0, **KEEP})
+    with daemon:
+        ours = see(daemon.bootstrap)
+        assert ours == theirs
+        told = finalized(daemon.bootstrap)
+        assert {name: min(level, told[name]) for name, level in levels.items() if name in told} == told
+        assert told["metadata.version"] == levels["metadata.version"]
+        write(daemon.bootstrap, "codec-zstd", "ours", codec="zstd")
+        commit(daemon.bootstrap, 20)
+        ours = see(daemon.bootstrap)
+    said = daemon.stderr()
+    assert "taken over from Apache Kafka" in said
+    assert "records of types that are not known here" not in said
+    report = export(data, "--json")
+    assert report.returncode == 0, report.stderr
+    assert json.loads(report.stdout)["kafka"] == ".".join(NEWEST.split(".")[:2])
+    with kafka(tmp_path) as bootstrap:
+        last = see(bootstrap)
+        assert last == ours
+        assert finalized(bootstrap) == levels
 
 
 def newest_epoch(path: Path) -> int:

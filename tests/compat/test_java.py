@@ -1,4 +1,4 @@
-"""Apache Kafka's own Java clients: the cases are in java/Compat.java, here each is a test."""
+"""Apache Kafka's own Java clients, of the release `--java-clients`: the cases are in java/Compat.java, here each is a test."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def results(bootstrap: str) -> Mapping[str, str]:
-    return run_cases(java_command(), bootstrap, 180)
+def results(pytestconfig: pytest.Config, bootstrap: str) -> Mapping[str, str]:
+    return run_cases(java_command(release=pytestconfig.getoption("--java-clients")), bootstrap, 180)
 
 
 @pytest.mark.parametrize("case", CASES)

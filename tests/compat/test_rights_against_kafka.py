@@ -89,6 +89,8 @@ def peers(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
         **SETTINGS,
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
+        # As a Kafka without the plug-in for them.
+        "group.streams.topology.descriptions.max.bytes": 0,
     }
     with ExitStack() as stack:
         bootstrap = stack.enter_context(kafka(folder / "kafka", is_new=True, **of_kafka))

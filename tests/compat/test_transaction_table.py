@@ -1,5 +1,5 @@
 """Every request about a transaction in every state, from every epoch: ours over the wire, and Kafka itself, against the table
-that was made of Kafka 4.3.1 (tests/golden/transactions)."""
+that was made of Kafka (tests/golden/transactions)."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ COVERAGE := -fsanitize-coverage=trace-pc,trace-cmp
 fuzz: fuzz-replay         ## decoders against the kept inputs, then new ones (FUZZ_SECONDS=60)
 	$(BIN)/python tests/fuzz/run.py explore --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
-fuzz-replay: $(VENV)/.fuzz
+fuzz-replay: $(VENV)/.fuzz  ## decoders against the kept inputs alone
 	$(BIN)/python tests/fuzz/run.py replay
 
 fuzz-keep: $(VENV)/.fuzz  ## explores, and adds what reaches new code to tests/fuzz/corpus
 	$(BIN)/python tests/fuzz/run.py keep --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
 $(VENV)/.fuzz: $(VENV)/.dev
-	@$(BIN)/pip install --quiet --editable '.[dev,fuzz]'
+	@$(ADD) fuzz
 	@touch $@
 
 sanitize: $(VENV)/.fuzz $(SANITIZED)/.built  ## the kernels with AddressSanitizer and UBSan: their tests, the corpus, new inputs
@@ -44,5 +44,5 @@ sanitize-check: $(VENV)/.fuzz   ## the same without new inputs (a minute)
 	tests/fuzz/sanitized $(CURDIR)/$(SANITIZED)-check $(BIN)/python 0
 
 audit: $(VENV)/.dev       ## installed packages: known vulnerabilities (where the advisories can be had), licences
-	@$(BIN)/pip install --quiet --editable '.[dev,audit]'
+	@$(ADD) audit
 	@$(BIN)/python tests/packaging/audit.py

@@ -34,6 +34,7 @@ NOT_REACHED = {
     "clients/message_set_client.py:MessageSetClient.read": "a loop around FetchCursor, which a target feeds",
     "clients/async_message_set_client.py:AsyncMessageSetClient.read": "the same",
     "broker/produce_fetch/fetch_job.py:_read": "parse_fetch, which a target feeds; then it goes by its values, in turns",
+    "broker/metadata/topology_descriptions.py:TopologyDescriptions.read": "a look-up by id, of bytes that it does not read",
     "pipeline/session.py:parse_version": "the version of a package that is installed",
     "storage/index/index_file.py:IndexFile._load_last": "abstract: each index has its own",
 }

@@ -30,8 +30,8 @@ MUTATIONS = [
     Mutation(
         "cleaner/checkpoint-by-a-deleted-log",
         "cleaner/cleaner_manager.py",
-        "            if all(held is not log for held in logs):\n                return  # deleted meanwhile; another",
-        "            if not logs:\n                return  # deleted meanwhile; another",
+        "            if self._logs.get(*key) is not log:\n                return  # deleted meanwhile; another",
+        "            if self._logs.get(*key) is None:\n                return  # deleted meanwhile; another",
         "A pass that ends behind the deletion of its log has what was made anew count as clean.",
         (f"{MANAGER}::test_a_pass_that_ends_behind_the_deletion_of_its_log_leaves_its_successor_no_checkpoint",),
     ),

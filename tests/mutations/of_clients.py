@@ -39,4 +39,20 @@ MUTATIONS = [
         "An answer gets the memory that it announces, and not what has come of it asks for.",
         (PROTOCOL,),
     ),
+    Mutation(
+        "clients/array-of-an-answer",
+        "protocol/codec.py",
+        "{count} > {MAX_ELEMENTS_OF_ANSWERS}: fail_array",
+        "{count} < 0: fail_array",
+        "An answer may have an array of any size.",
+        ("tests/property/test_request_memory.py::test_an_array_of_an_answer_is_bounded_before_it_is_read",),
+    ),
+    Mutation(
+        "clients/misrouted-goes-on",
+        "pipeline/wire/client.py",
+        "            if isinstance(error.__cause__, MisroutedError):\n                self._forget()\n",
+        "",
+        "A client whose addresses lead elsewhere goes on with what it knew.",
+        ("tests/unit/pipeline/wire/test_client.py",),
+    ),
 ]

@@ -1,4 +1,4 @@
-"""Defects of the two compiled kernels that walk batches: the cleaner's, and the one that validates and scans."""
+"""Defects of the compiled kernels that walk batches: the cleaner's, the one that validates and scans, the one that converts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from .mutation import Mutation
 
 CLEANER = "cleaner/kernel/_kernel.pyx"
 RECORDS = "protocol/records/_kernel.pyx"
+CONVERSION = "protocol/records/_conversion.pyx"
 CLEANING = "tests/unit/cleaner/test_cleaning.py"
 CLEANER_TESTS = ("tests/unit/cleaner/kernel/test_kernel.py",)
 SCANNER_TESTS = ("tests/unit/protocol/records/test_batch_scanner.py",)
+CONVERSION_TESTS = ("tests/property/test_conversion_kernel.py",)
 RECORDS_TESTS = ("tests/unit/protocol/records/test_kernel.py",)
 
 MUTATIONS = [
@@ -155,5 +157,77 @@ MUTATIONS = [
         "            if index == 0 or timestamp >= highest:",
         "ListOffsets for the largest timestamp names the last record that has it.",
         RECORDS_TESTS,
+    ),
+    Mutation(
+        "conversion/row-behind-a-limit",
+        CONVERSION,
+        "        if made.size >= target.limit:\n            break",
+        "        if made.size > target.limit:\n            break",
+        "A fetch of an old client gets a message more than fits.",
+        CONVERSION_TESTS,
+    ),
+    Mutation(
+        "conversion/below-the-first-offset",
+        CONVERSION,
+        "        if record.offset < target.floor:\n            continue",
+        "        if record.offset <= target.floor:\n            continue",
+        "A fetch of an old client leaves out the record that it asked for.",
+        CONVERSION_TESTS,
+    ),
+    Mutation(
+        "conversion/relative-offsets",
+        CONVERSION,
+        "            tl_put64(at, <uint64_t>offset - <uint64_t>target.relative_to)",
+        "            tl_put64(at, <uint64_t>offset)",
+        "Offsets in a wrapper of format 1 are absolute.",
+        CONVERSION_TESTS,
+    ),
+    Mutation(
+        "conversion/inner-checksum",
+        CONVERSION,
+        "            if stop == NULL or (check_crc and not is_sound(p, stop)) or (",
+        "            if stop == NULL or (check_crc and p == NULL) or (",
+        "A damaged message in a wrapper is converted.",
+        CONVERSION_TESTS,
+    ),
+    Mutation(
+        "conversion/one-time-of-a-wrapper",
+        CONVERSION,
+        "    out.timestamp = source.timestamp if source.one_timestamp else message.timestamp\n",
+        "    out.timestamp = message.timestamp\n",
+        "What a wrapper under LogAppendTime holds keeps the producer's timestamps.",
+        CONVERSION_TESTS,
+    ),
+    Mutation(
+        "conversion/null-key",
+        CONVERSION,
+        "            if require_keys and record.key_size < 0:\n                found = 1",
+        "            if require_keys and record.key_size <= 0:\n                found = 1",
+        "A compacted topic refuses an empty key of an old client.",
+        CONVERSION_TESTS,
+    ),
+    Mutation(
+        "conversion/claimed-append-time",
+        CONVERSION,
+        "            elif record.says_append_time and (is_append_time or record.timestamp == -1):",
+        "            elif record.says_append_time and is_append_time:",
+        "An old client may say LogAppendTime without a timestamp.",
+        CONVERSION_TESTS,
+    ),
+    Mutation(
+        "conversion/patched-checksum",
+        CONVERSION,
+        "                tl_put32(p + LEGACY_CRC_AT, tl_crc32(p + MAGIC_AT, stop - p - MAGIC_AT))\n        p = <uint8_t *>stop",
+        "                pass\n        p = <uint8_t *>stop",
+        "A message whose timestamp was replaced keeps its checksum.",
+        CONVERSION_TESTS,
+    ),
+    Mutation(
+        "conversion/first-of-largest-time",
+        CONVERSION,
+        "                if record.timestamp > self.max_timestamp:\n                    self.max_timestamp = record.timestamp",
+        "                if record.timestamp >= self.max_timestamp:\n                    self.max_timestamp = record.timestamp",
+        "The time index names the last of the messages with the greatest timestamp.",
+        CONVERSION_TESTS,
     ),
 ]

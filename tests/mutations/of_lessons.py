@@ -164,8 +164,8 @@ MUTATIONS = [
         "lesson-54/quadratic-deletion",
         "storage/segment/segment_list.py",
         "        gone = {id(segment) for segment in segments}\n"
-        "        self._publish(tuple(segment for segment in self._view if id(segment) not in gone))",
-        "        gone = list(segments)\n        self._publish(tuple(segment for segment in self._view if segment not in gone))",
+        "        self._publish(tuple(segment for segment in self.view if id(segment) not in gone))",
+        "        gone = list(segments)\n        self._publish(tuple(segment for segment in self.view if segment not in gone))",
         "Deleting n segments takes n^2 comparisons.",
         ("tests/unit/storage/retention/test_history.py::"
          "test_deleting_many_segments_takes_as_much_work_for_each_as_deleting_few",),

@@ -109,7 +109,7 @@ MUTATIONS = [
     Mutation(
         "log/high-watermark-stays-at-roll",
         "storage/log/unified_log.py",
-        "        if self._high.offset == base_offset:\n            self._high = self.local.end\n",
+        "        if self.high.offset == base_offset:\n            self.high = self.local.end\n",
         "",
         "A fetch of the end of a closed segment waits for more to be added to it.",
         (BOTH_ENDS,),
@@ -271,7 +271,7 @@ MUTATIONS = [
     Mutation(
         "log/snapshot-of-failed-roll",
         "storage/log/unified_log.py",
-        "                if snapshot is not None:\n                    self._producers.withdraw_snapshot(snapshot)\n",
+        "                if snapshot is not None:\n                    self.producers.withdraw_snapshot(snapshot)\n",
         "                pass\n",
         "A snapshot that was never written counts as the newest one after a roll's flush failed.",
         (f"{UNIFIED_LOG}::test_a_snapshot_that_a_full_disk_kept_from_being_written_is_written_by_the_stop",),
@@ -469,5 +469,21 @@ MUTATIONS = [
         "    if waited >= params.roll_after_ms:",
         "A segment is rolled at segment.ms and not after it.",
         ("tests/unit/storage/log/test_roll_params.py",),
+    ),
+    Mutation(
+        "log/index-of-aborted-transactions-read-for-each-fetch",
+        "storage/log/aborted_transactions.py",
+        "        if kept is None or kept[0] != state:\n",
+        "        if True:\n",
+        "Each fetch of committed data reads the active segment's transaction index.",
+        ("tests/unit/storage/log/test_aborted_transactions.py",),
+    ),
+    Mutation(
+        "log/replaced-entry-within-a-tick",
+        "storage/log/aborted_transactions.py",
+        "        state = (base_offset, changes, stat)\n",
+        "        state = (base_offset, 0, stat)\n",
+        "An aborted transaction is told under the name of one whose marker could not be written just before.",
+        ("tests/unit/storage/log/test_aborted_transactions.py",),
     ),
 ]

@@ -27,8 +27,8 @@ MUTATIONS = [
     Mutation(
         "producers/unreadable-marker",
         "storage/producers/state.py",
-        "for first, last in self._unreplicated.items() if last >= high_watermark}",
-        "for first, last in self._unreplicated.items() if last > high_watermark}",
+        "for first, last in self.unreplicated.items() if last >= high_watermark}",
+        "for first, last in self.unreplicated.items() if last > high_watermark}",
         "The last stable offset passes a marker that is not readable yet.",
         (PRODUCER_STATE,),
     ),

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from . import of_broker, of_cleaner, of_clients, of_kernels, of_lessons, of_log, of_producers, of_recovery
+from . import (
+    of_broker,
+    of_cleaner,
+    of_clients,
+    of_commands,
+    of_kernels,
+    of_lessons,
+    of_log,
+    of_pipeline,
+    of_producers,
+    of_recovery,
+    of_scrub,
+)
 from .mutation import Mutation
 
-AREAS = (of_log, of_recovery, of_producers, of_cleaner, of_kernels, of_broker, of_clients, of_lessons)
+AREAS = (
+    of_log, of_recovery, of_producers, of_scrub, of_cleaner, of_kernels, of_broker, of_clients, of_commands, of_pipeline,
+    of_lessons,
+)  # fmt: skip
 MUTATIONS: list[Mutation] = [mutation for area in AREAS for mutation in area.MUTATIONS]

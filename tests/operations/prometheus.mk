@@ -8,7 +8,7 @@ prometheus: $(VENV)/.operate $(PROMETHEUS)/prometheus  ## metrics, alert rules a
 	$(BIN)/python -m pytest -q tests/operations
 
 $(VENV)/.operate: $(VENV)/.dev
-	@$(BIN)/pip install --quiet --editable '.[dev,operate]'
+	@$(ADD) operate
 	@touch $@
 
 $(PROMETHEUS)/prometheus:

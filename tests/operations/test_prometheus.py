@@ -34,6 +34,8 @@ NOT_HERE = {
     "tidelog_oldest_transaction_age_seconds",  # no transaction is open
     "tidelog_cleaner_last_pass_tombstones_kept",
     "tidelog_future_dated_bytes",  # no record is dated in the future
+    "tidelog_log_scrub_pass_start_timestamp_seconds",  # nothing was read yet to look for damage
+    "tidelog_log_scrub_last_complete_timestamp_seconds",
 }
 
 

@@ -42,7 +42,7 @@ class Copy:
         for file in (
             "pyproject.toml",
             "tests/conftest.py",
-            "tests/golden/kafka-4.3-settings.tsv",
+            "tests/golden/kafka-settings.tsv",
             "tests/client/test_permissions.py",
         ):
             (path / file).parent.mkdir(parents=True, exist_ok=True)
@@ -137,8 +137,9 @@ def test_a_setting(tmp_path: Path) -> None:
         '            doc="How high the tide may be."),\n',
     )
     copy.insert("config/broker_config.py", r"^    max_connections: int\n", "    tide_height_max: int\n")
+    copy.insert("config/when_to_change.py", r"^WHEN: .*\n", '    ("tide.height.max", "The moon is near."),\n')
     copy.make_docs()
-    assert "| `tide.height.max` |" in copy.page(Path("docs/SETTINGS.md"))
+    assert "#### tide.height.max" in copy.page(Path("docs/SETTINGS.md"))
     assert "#tide.height.max=7" in copy.page(Path("docs/server.properties.sample"))
     copy.test(
         *(f"tests/unit/config/test_{name}.py" for name in ("definitions", "broker_config", "log_config", "render"))

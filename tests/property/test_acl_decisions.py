@@ -18,7 +18,9 @@ from tidelog.config.broker_config import BrokerConfig
 NAMES = st.sampled_from(("a", "ab", "aba", "b", "*"))
 TYPES = st.sampled_from((ResourceType.TOPIC, ResourceType.TOPIC, ResourceType.GROUP))
 PRINCIPALS = st.sampled_from(("User:alice", "User:*", "User:bob", "Group:alice"))
-HOSTS = st.sampled_from(("*", "*", "10.0.0.1", "0:0:0:0:0:0:0:1"))
+RANGES = {"10.0.0.0/31": {"10.0.0.1"}, "10.0.0.2/30": {"10.0.0.1", "10.0.0.2"}, "::/16": {"::1"}}
+"""A rule's host → which of the clients' addresses are in it."""
+HOSTS = st.sampled_from(("*", "*", "10.0.0.1", "0:0:0:0:0:0:0:1", *RANGES))
 # Those between which something is implied, and one for the others, which are alike.
 ASKED = (
     AclOperation.READ,
@@ -67,7 +69,8 @@ def is_about(rule: Acl, kind: ResourceType, name: str) -> bool:
 
 def is_for(rule: Acl, principal: str, host: str) -> bool:
     spellings = {host, "0:0:0:0:0:0:0:1"} if host == "::1" else {host}
-    return (rule.principal == "User:*" or rule.principal == principal) and (rule.host == "*" or rule.host in spellings)
+    is_from = rule.host == "*" or rule.host in spellings or host in RANGES.get(rule.host, ())
+    return (rule.principal == "User:*" or rule.principal == principal) and is_from
 
 
 def oracle(

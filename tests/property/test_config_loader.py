@@ -15,6 +15,7 @@ from tidelog.config.exceptions import ConfigError
 from tidelog.config.loader import load_config, parse_properties
 from tidelog.config.log_config import log_config
 from tidelog.config.setting import Setting, SettingType, Value, text_of
+from tidelog.config.table.broker import COPIES
 
 # These mean more than their text, and have tests of their own.
 PARSED = {
@@ -22,7 +23,7 @@ PARSED = {
     "listeners", "advertised.listeners", "http.listener", "listener.security.protocol.map", "controller.listener.names",
     "group.coordinator.rebalance.protocols", "node.id", "broker.id", "log.dirs",
     "group.min.session.timeout.ms", "group.max.session.timeout.ms", "http.authentication", "http.tokens.file",
-    "http.users.admin", "http.users.read", "queued.max.request.bytes", "super.users",
+    "http.users.admin", "http.users.read", "queued.max.request.bytes", "super.users", *COPIES,
 }  # fmt: skip
 #: Each is held to its own limits, which are settings too.
 HELD = ("group.consumer.", "group.share.", "group.streams.", "share.coordinator.")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.columns import Row, rows_of
 from support.fake_kafka import ADDRESS, FakeKafka
-from support.pipeline_logs import RandomLog, random_logs
+from support.pipeline_logs import MOST_US, RandomLog, random_logs
 from support.segment_dirs import write_checkpoint
 from tidelog.pipeline.exceptions import DataLossError, OptionError
 from tidelog.pipeline.options import Options, parse_options
@@ -105,6 +105,7 @@ def test_each_source_gives_the_rows_of_the_definition(log: RandomLog, data: st.D
     narrowed = Narrowed(
         least_offset=data.draw(st.none() | st.integers(0, log.end)),
         most_offset=data.draw(st.none() | st.integers(0, log.end)),
+        least_timestamp=data.draw(st.none() | st.sampled_from([-5, 0, 1, *(time for _, time in all_records(log))])),
     )
     home = Path(tempfile.mkdtemp())
     try:
@@ -127,9 +128,43 @@ def test_each_source_gives_the_rows_of_the_definition(log: RandomLog, data: st.D
             found = rows(make(), options, narrowed, kafka)
             least = max(first, 0 if narrowed.least_offset is None else narrowed.least_offset)
             most = min(end, log.end if narrowed.most_offset is None else narrowed.most_offset + 1)
-            assert found == log.expected(least, most, read_committed=options.read_committed)
+            expected = log.expected(least, most, read_committed=options.read_committed)
+            if narrowed.least_timestamp is not None:
+                # None of the wanted ones is left out; and of the others those that a place can tell of.
+                since = first_at(log, narrowed.least_timestamp) if narrowed.least_timestamp > 0 else 0
+                assert all(since is not None and row.offset >= since for row in found)
+                us = min(narrowed.least_timestamp * 1000, MOST_US)
+                found, expected = ([row for row in rows if row.timestamp >= us] for rows in (found, expected))
+            assert found == expected
             (where,) = batch_ranges(options, make())
             assert where.first >= log.start
+    finally:
+        shutil.rmtree(home)
+
+
+@given(random_logs(), st.integers(0, 400), st.booleans())
+def test_a_lower_bound_of_time_leaves_out_what_is_older_alone(log: RandomLog, interval: int, committed: bool) -> None:
+    """For each time that a record has: a read with it gives the rows of a full read that is filtered afterwards."""
+    log.start = log.first
+    home = Path(tempfile.mkdtemp())
+    try:
+        log.write(home / "t-3", interval)
+        write_checkpoint(home / "replication-offset-checkpoint", {("t", 3): log.end})
+        kafka = FakeKafka({("t", 3): log.broker()})
+        said = {"subscribe": "t", "path": str(home), "bootstrap.servers": SERVERS}
+        options = parse_options({**said, "isolation": "read_committed" if committed else "read_uncommitted"})
+        everything = log.expected(log.first, log.stable if committed else log.end, read_committed=committed)
+        times = {time + more for _, time in all_records(log) for more in (0, 1)}
+        for time in (time for time in times if time * 1000 <= MOST_US):  # as any that Spark can compare with
+            us = time * 1000
+            for place in (LogDirectories([str(home)]), Brokers(kafka.client(options.client))):
+                found = rows(place, options, Narrowed(least_timestamp=time), kafka)
+                assert [row for row in found if row.timestamp >= us] == [
+                    row for row in everything if row.timestamp >= us
+                ]
+                if time > 0:
+                    since = first_at(log, time)
+                    assert all(since is not None and row.offset >= since for row in found)
     finally:
         shutil.rmtree(home)
 

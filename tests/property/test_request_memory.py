@@ -16,9 +16,11 @@ from support.messages import cases, fields_in
 from tidelog.protocol import primitives
 from tidelog.protocol.errors import MalformedRequest
 from tidelog.protocol.messages._hot import parse_fetch, parse_produce
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.protocol.primitives import unsigned_varint
 from tidelog.protocol.schema import Field, Message, Struct, VersionRange, decode, encode
 
 MOST_GROWTH = 200
@@ -125,8 +127,91 @@ def test_elements_of_arrays_in_arrays_count_too(count: int, fits: bool) -> None:
             decode(type(message), version, data, 10)
 
 
-def test_fields_that_are_no_arrays_have_no_count() -> None:
-    """Answers are ours, and what internal topics hold is our own: neither is bounded by this."""
+KAFKAS_MOST_ELEMENTS, KAFKAS_MOST_TAGS = 1_000_000, 10_000
+"""Kafka 4.4's limits on any array, and on the tagged fields of any struct."""
+
+
+def test_limits_are_kafkas_or_lower() -> None:
+    assert primitives.MAX_ELEMENTS <= primitives.MAX_ELEMENTS_OF_ANSWERS == KAFKAS_MOST_ELEMENTS
+    assert primitives.MAX_TAGS <= KAFKAS_MOST_TAGS
+    requests = [cls for cls, _ in cases() if cls.__name__.endswith("Request")]
+    assert all(0 < cls.MOST_ELEMENTS <= primitives.MAX_ELEMENTS for cls in requests)
+
+
+@pytest.mark.parametrize(("count", "is_well"), [(primitives.MAX_TAGS, True), (primitives.MAX_TAGS + 1, False)])
+@pytest.mark.parametrize(
+    ("message", "version", "parse"),
+    [
+        (ProduceRequest(acks=1, timeout_ms=1), 13, parse_produce),
+        (FetchRequest(), 18, parse_fetch),
+        (MetadataRequest(topics=[]), 13, None),
+    ],
+    ids=["produce", "fetch", "declared"],
+)
+def test_tagged_fields_of_a_request(message: Message, version: int, parse: Any, count: int, is_well: bool) -> None:
+    """As many as Kafka reads, and one more is refused before any is read."""
+    body = encode(message, version)
+    assert body.endswith(b"\0"), "the request ends with its count of tagged fields"
+    tags = b"".join(unsigned_varint(1000 + tag) + b"\0" for tag in range(count))
+    for more in (tags, b""):  # what was announced need not come
+        data = body[:-1] + unsigned_varint(count) + more
+        frame = struct.pack(">hhih", 0, version, 7, -1) + b"\0" + data
+        if is_well and more:
+            decode(type(message), version, data)
+            if parse is not None:
+                parse(frame, 0, len(frame), version)
+        elif not is_well:
+            with pytest.raises(MalformedRequest, match="tagged fields"):
+                decode(type(message), version, data)
+            if parse is not None:
+                with pytest.raises(ValueError, match="more tagged fields than a request may have"):
+                    parse(frame, 0, len(frame), version)
+
+
+@pytest.mark.parametrize(("count", "is_well"), [(primitives.MAX_TAGS, True), (primitives.MAX_TAGS + 1, False)])
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [(ApiVersionsResponse(), 4), (MetadataResponse(), 13)],
+    ids=["known tags", "no known tags"],
+)
+def test_tagged_fields_of_an_answer(message: Message, version: int, count: int, is_well: bool) -> None:
+    tags = b"".join(unsigned_varint(1000 + tag) + b"\0" for tag in range(count))
+    data = encode(message, version)[:-1] + unsigned_varint(count) + tags
+    if is_well:
+        assert decode(type(message), version, data) == (message, len(data))
+        return
+    with pytest.raises(MalformedRequest, match=f"{count} tagged fields"):
+        decode(type(message), version, data)
+
+
+def test_each_struct_of_an_answer_may_have_tagged_fields() -> None:
+    """A request's are counted together; an answer of very many partitions may have a tag in each."""
+    keys = [ApiVersion(api_key=1)] * 3
+    whole = encode(ApiVersionsResponse(api_keys=keys), 3)
+    one = encode(ApiVersionsResponse(api_keys=keys[:1]), 3)[3:][:7]
+    tagged = one[:-1] + unsigned_varint(9_000) + b"".join(unsigned_varint(tag) + b"\0" for tag in range(9_000))
+    data = whole.replace(one * 3, tagged * 3)
+    assert len(data) > 80_000
+    assert decode(ApiVersionsResponse, 3, data)[0] == ApiVersionsResponse(api_keys=keys)
+
+
+@pytest.mark.parametrize("version", [1, 9], ids=["plain", "compact"])
+def test_an_array_of_an_answer_is_bounded_before_it_is_read(version: int) -> None:
+    """Kafka 4.4's clients refuse such an answer too. The bytes for so many are there."""
+    count = KAFKAS_MOST_ELEMENTS + 1
+    throttle = bytes(4) if version >= 3 else b""
+    size = unsigned_varint(count + 1) if version >= 9 else struct.pack(">i", count)
+    data = throttle + size + bytes(16 * count)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedRequest, match=r"MetadataResponse\.brokers: an array of 1000001 elements"):
+            decode(MetadataResponse, version, data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_answers_may_have_more_elements_than_requests() -> None:
     response = next(cls for cls, _ in cases() if cls.__name__ == "MetadataResponse")
     field: Field = next(field for field in fields_in(response, 1) if field.name == "topics")
     assert isinstance(field.element, type)

@@ -8,5 +8,5 @@ site-check: $(VENV)/.docs  ## the built site's links, and the pages' commands ru
 	$(BIN)/python -m pytest -q tests/site
 
 $(VENV)/.docs: $(VENV)/.dev
-	@$(BIN)/pip install --quiet --editable '.[dev,docs]'
+	@$(ADD) docs
 	@touch $@

@@ -13,11 +13,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from support.daemon import Daemon
-from support.documentation import DOCS, ROOT, Block, blocks, pages, printed_as
-from support.patience import PATIENCE_S
-
-LIMIT_S = PATIENCE_S
+from support.documentation import DOCS, ROOT, blocks, pages
+from support.page_runs import PageRun
 
 
 def module_at(path: Path) -> ModuleType:
@@ -118,52 +115,27 @@ def test_the_committed_pictures_are_what_the_console_draws() -> None:
 
 def test_every_decision_is_listed() -> None:
     committed = (DOCS / "adr/README.md").read_text(encoding="utf-8")
-    assert committed == module_at(DOCS / "adr/list.py").render(), "docs/adr/README.md is old: run `make docs`"
+    module = module_at(DOCS / "adr/list.py")
+    assert committed == module.render(), "docs/adr/README.md is old: run `make docs`"
+    heavy = [path.name for path in (DOCS / "adr").glob("*.md") if not path.read_text().startswith(module.WEIGHT)]
+    assert heavy == [], "the search would show them before the guides: run `make docs`"
 
 
 # -- what pages say to run ------------------------------------------------------------------------------------------------
 
 
-def runnable() -> list[Path]:
-    return [page for page in pages() if any("run" in block.marks for block in blocks(page))]
+RUNNABLE = [page for page in pages() if any(block.marks & {"run", "serves"} for block in blocks(page))]
 
 
-def run(block: Block, daemon: Daemon) -> str:
-    """What the block prints, with the daemon where the page says that one is."""
-    text = block.text
-    for said, real in (("9092", daemon.bootstrap), ("9404", daemon.http)):
-        text = re.sub(rf"\b(127\.0\.0\.1|localhost):{said}\b", real, text)
-    command = {"sh": ["bash", "-eo", "pipefail", "-c", text], "python": [sys.executable, "-c", text]}[block.language]
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "TIDELOG_LISTENERS": f"PLAINTEXT://{daemon.bootstrap}",
-        "TIDELOG_HTTP_LISTENER": daemon.http,
-    }
-    done = subprocess.run(
-        command,
-        cwd=daemon.directory.parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"{block.place}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
-@pytest.mark.parametrize("page", runnable(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_says_to_run_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    printed = None
-    with Daemon(tmp_path / "data") as daemon:
-        for block in blocks(page):
-            if "run" in block.marks:
-                printed = run(block, daemon)
-            elif "prints" in block.marks:
-                assert printed is not None, f"{block.place}: nothing was run before it"
-                assert printed_as(block.text, printed), f"{block.place}: printed was\n{printed}"
-                printed = None
+    with PageRun(page, tmp_path) as run:
+        assert run.run() > 0
 
 
-def test_the_quickstart_is_run() -> None:
-    assert {page.name for page in runnable()} >= {"QUICKSTART.md", "README.md"}
+def test_a_page_that_says_what_is_not_so_fails(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    lying = "<!-- run -->\n```sh\ntidelog topics list\n```\n\n<!-- prints -->\n```text\nnothing-of-the-kind\n```\n"
+    page.write_text(lying, encoding="utf-8")
+    with PageRun(page, tmp_path) as run, pytest.raises(AssertionError, match=r"page\.md:7: printed was"):
+        run.run()

@@ -12,10 +12,11 @@ spark: $(VENV)/.spark compat-tools spark-connector spark-tables  ## the pipeline
 
 $(VENV)/.spark: $(VENV)/.dev
 	@echo "installing PySpark (about 450 MB, once) ..." >&2
-	@$(BIN)/pip install --quiet --editable '.[dev,pipeline]'
+	@$(ADD) pipeline
+	@$(BIN)/pip install --quiet 'pyspark[connect]'  # the ring has a session of Spark Connect; the version is the extra's
 	@touch $@
 
-spark-connector: $(SPARK_CONNECTOR)/.fetched
+spark-connector: $(SPARK_CONNECTOR)/.fetched  ## Spark's connector for Kafka
 
 $(SPARK_CONNECTOR)/.fetched: tests/spark/pom.xml | compat-tools
 	@rm -rf $(@D) && mkdir -p $(@D)

@@ -125,6 +125,9 @@ def test_some_columns_are_enough(spark: Any, logs: tuple[Path, list[Row]]) -> No
         "partition > 0 and offset <= 300",
         "timestamp >= timestamp'2023-11-14 22:13:50Z' and timestamp < timestamp'2023-11-14 22:14:20.5Z'",
         "key = cast('key 3' as binary) or offset < 60",
+        "timestamp > timestamp'2023-11-14 22:14:40Z'",
+        "timestamp = timestamp'2023-11-14 22:14:00.005Z' or timestamp > timestamp'2023-11-14 22:14:50Z'",
+        "offset in (100, 101, 250) and partition in (0, 1)",
     ],
 )
 def test_filters_leave_what_they_say(spark: Any, logs: tuple[Path, list[Row]], where: str) -> None:
@@ -137,6 +140,21 @@ def test_filters_leave_what_they_say(spark: Any, logs: tuple[Path, list[Row]], w
     found = sorted((row.partition, row.offset) for row in load(spark, home, subscribe="orders").where(where).collect())
     assert found == wanted
     assert found
+
+
+def test_the_columns_that_an_option_names_are_read(spark: Any, logs: tuple[Path, list[Row]]) -> None:
+    home, rows = logs
+    ours = [row for row in rows if row.topic == "orders"]
+    frame = load(spark, home, subscribe="orders", columns="offset, key")
+    assert frame.columns == ["offset", "key"]
+    found = [(row.offset, None if row.key is None else bytes(row.key)) for row in frame.collect()]
+    assert sorted(found, key=repr) == sorted([(row.offset, row.key) for row in ours], key=repr)
+    for columns in ("offset", "partition", "offset,timestamp", "timestampType,topic"):
+        assert load(spark, home, subscribe="orders", columns=columns).count() == len(ours)
+    some = load(spark, home, subscribe="orders", columns="partition,offset").where("offset between 100 and 219")
+    wanted = sorted((row.partition, row.offset) for row in ours if 100 <= row.offset < 220)
+    assert sorted((row.partition, row.offset) for row in some.collect()) == wanted
+    assert [field.name for field in load(spark, home, subscribe="orders", columns="headers").schema] == ["headers"]
 
 
 def test_bounds_by_offset_and_by_time(spark: Any, logs: tuple[Path, list[Row]]) -> None:
@@ -160,12 +178,24 @@ def test_bounds_by_offset_and_by_time(spark: Any, logs: tuple[Path, list[Row]]) 
     [
         ({"subscribe": "nobody"}, "no topic nobody here; there are old, orders"),
         ({"subscribe": "orders", "startingoffset": "earliest"}, "unknown option startingoffset"),
+        ({"subscribe": "orders", "columns": "key,valeu"}, "columns names valeu.* did you mean value"),
+        ({"subscribe": "orders", "columns": ","}, "columns names no column"),
+        ({"subscribe": "orders", "columns": "key,key"}, "columns names key more than once"),
         ({"assign": '{"orders":[0]}', "startingOffsets": '{"orders":{"0":0}}'}, "the log starts at"),
     ],
 )
 def test_mistakes_are_told(spark: Any, logs: tuple[Path, list[Row]], options: dict[str, str], message: str) -> None:
     with pytest.raises(Exception, match=message):
         load(spark, logs[0], **options).count()
+
+
+def test_columns_and_a_schema_that_differ_are_told(spark: Any, logs: tuple[Path, list[Row]]) -> None:
+    reader = (
+        spark.read.format("tidelog").schema("offset long").option("path", str(logs[0])).option("subscribe", "orders")
+    )
+    with pytest.raises(Exception, match="columns says key and the schema offset: leave one of them out"):
+        reader.option("columns", "key").load().count()
+    assert reader.option("columns", "offset").load().count()
 
 
 def test_damage_is_told_with_its_place(spark: Any, tmp_path: Path) -> None:

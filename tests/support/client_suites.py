@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from support.compatibility import table, write_table  # noqa: E402
 from support.daemon import Daemon  # noqa: E402
 from support.kafka_broker import kafka  # noqa: E402
+from support.kafka_versions import NEWEST, PREVIOUS, TOOLS  # noqa: E402
 
 REPORT = ROOT / "docs" / "reports" / "clients.md"
 STORE = ROOT / "docs" / "reports" / "clients.json"
@@ -37,22 +38,32 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
 
 class Suite(NamedTuple):
-    """`name` is the module tests/compat/test_NAME.py; every case of it takes `--bootstrap`."""
+    """Every case of tests/compat/test_MODULE.py, each of which takes `--bootstrap`; `options` are more words for pytest.
+
+    `name` is the module too, unless the module has several suites.
+    """
 
     name: str
     what: str
+    module_of_several: str = ""
+    options: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> str:
+        return self.module_of_several or self.name
 
 
 SUITES = (
     Suite("librdkafka", "confluent-kafka, on librdkafka: C, C++, Python, Go, .NET, Rust"),
-    Suite("java", "Kafka's Java clients 4.3.1"),
-    Suite("kafka_tools", "Kafka's own programs 4.3.1"),
+    Suite("java", f"Kafka's Java clients {NEWEST}"),
+    Suite("java_previous", f"Kafka's Java clients {PREVIOUS}", "java", ("--java-clients", PREVIOUS)),
+    Suite("kafka_tools", f"Kafka's own programs {TOOLS}"),
     Suite("kafka_python", "kafka-python 3"),
     Suite("aiokafka", "aiokafka"),
     Suite("franz_go", "franz-go (kgo, kadm)"),
     Suite("sarama", "sarama's own functional tests"),
     Suite("node", "kafkajs and @platformatic/kafka"),
-    Suite("connect", "Kafka Connect 4.3.1, distributed, and MirrorMaker 2"),
+    Suite("connect", f"Kafka Connect {TOOLS}, distributed, and MirrorMaker 2"),
     Suite("kcat", "kcat, as a person uses it"),
     Suite("cross", "each of them reads what each of them wrote"),
     Suite("classic_groups", "the classic group protocol, request by request in each state"),
@@ -85,9 +96,9 @@ def parsed(report: str) -> dict[str, str]:
 def run(suite: Suite, bootstrap: str, directory: Path) -> Outcome:
     report = directory / f"{suite.name}.xml"
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", f"tests/compat/test_{suite.name}.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", f"tests/compat/test_{suite.module}.py"]
     started = time.monotonic()
-    arguments = ["--whole-suites", "--bootstrap", bootstrap, f"--junit-xml={report}"]
+    arguments = ["--whole-suites", "--bootstrap", bootstrap, f"--junit-xml={report}", *suite.options]
     subprocess.run([*command, *arguments], cwd=ROOT, check=False)
     cases = parsed(report.read_text()) if report.exists() else {}
     return Outcome(cases, time.monotonic() - started)
@@ -131,17 +142,23 @@ def remembered(store: Path = STORE) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _told(result: Mapping[str, Any]) -> list[str]:
+    """A row, whose third cell names the release of Apache Kafka where that is not the one in the head."""
+    cases, ours, kafkas, found = result["row"]
+    return [cases, ours, kafkas if result["kafka"] == NEWEST else f"{kafkas} ({result['kafka']})", found]
+
+
 def write(results: Mapping[str, Mapping[str, Any]]) -> None:
     """The store, the report and the table of docs/COMPATIBILITY.md."""
     STORE.parent.mkdir(exist_ok=True)
     STORE.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     known = [suite for suite in SUITES if suite.name in results]
-    head = ("cases", "here", "Apache Kafka 4.3.1", "differences")
-    rows = {f"{suite.what} (`test_{suite.name}.py`)": results[suite.name]["row"] for suite in known}
+    head = ("cases", "here", f"Apache Kafka {NEWEST}", "differences")
+    rows = {f"{suite.what} (`test_{suite.module}.py`)": _told(results[suite.name]) for suite in known}
     write_table(TABLE, table("suite", head, rows))
     figures = {
         suite.name: (
-            *results[suite.name]["row"][:3],
+            *_told(results[suite.name])[:3],
             f"{results[suite.name]['seconds'][0]:.0f}",
             f"{results[suite.name]['seconds'][1]:.0f}",
             results[suite.name]["when"],
@@ -178,6 +195,7 @@ def main(arguments: Sequence[str]) -> int:
                 ours, kafkas = (run(suite, address, directory) for address in (daemon.bootstrap, peer))
                 found = differences(suite, ours, kafkas)
                 results[suite.name] = {
+                    "kafka": NEWEST,
                     "row": row(ours, kafkas, found),
                     "seconds": [round(ours.seconds, 1), round(kafkas.seconds, 1)],
                     "when": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M}",

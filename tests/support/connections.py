@@ -94,6 +94,8 @@ class Server:
         self.loop = Loop()
         self.now_ns = 1
         """Stands still unless a test moves it: nobody takes long by chance."""
+        self.others_ns = 0
+        """Of that, what other threads and processes had: no time of the loop thread's."""
         self.io_pool = pool
         self.send_counters = SendCounters()
         self.received_bytes = 0
@@ -110,6 +112,9 @@ class Server:
 
     def now(self) -> int:
         return self.now_ns
+
+    def thread_now(self) -> int:
+        return self.now_ns - self.others_ns
 
     def advertised_to(self, endpoint: Endpoint, dialled: tuple[str, int], peer: str) -> tuple[str, int]:
         return dialled

@@ -44,7 +44,7 @@ class _Links(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         if tag == "a" and "href" in given:
-            self.found.append(given["href"])
+            self.found.append(given["href"].partition("#")[0])  # a fragment is the browser's own
         elif tag == "form" and given.get("method", "get") == "get":
             self._form, self._hidden = given.get("action", ""), []
         elif tag == "input" and given.get("type") == "hidden" and "name" in given:

@@ -17,11 +17,17 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.daemon import Daemon
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, until
+from tidelog.storage.manager.data_directory import SCRUB_FILE
 
 LONG_NAME = "a-topic-whose-name-is-as-long-as-Kafka-lets-it-be." + "x" * 199
 #: The cleaner does what it is asked to and nothing in between, so that the pages have the same sections each time.
-SETTINGS: dict[str, str | int] = {"log.cleaner.backoff.ms": 3_600_000}
+SETTINGS: dict[str, str | int] = {
+    "log.cleaner.backoff.ms": 3_600_000,
+    # The scrubber has ended its first pass before anybody looks.
+    "tidelog.log.scrub.bytes.per.second": 1 << 30,
+    "log.initial.task.delay.ms": 0,
+}
 
 #: Keys and values that must be shown as what they are.
 HOSTILE: tuple[tuple[bytes | None, bytes | None], ...] = (
@@ -79,9 +85,11 @@ def fill(daemon: Daemon) -> None:
         commit(daemon, group, topic, offset)
     daemon.stop()
     spoil(daemon.directory / "broken-0")
+    (daemon.directory / SCRUB_FILE).unlink(missing_ok=True)  # or its next pass begins an hour after the first
     daemon.damaged = "a bit is flipped, so that there is a partition that no pass can clean"
     daemon.start()
     clean(daemon, "broken", is_well=False)
+    until(lambda: "damaged_file" in asked(daemon, "/health/ready"), "the scrubber finds the flipped bit")
     clean(daemon, "orders")
 
 
@@ -142,3 +150,10 @@ def spoil(directory: Path) -> None:
     content = bytearray(segment.read_bytes())
     content[200] ^= 0x40
     segment.write_bytes(content)
+
+
+def asked(daemon: Daemon, path: str) -> str:
+    """Text of an answer over HTTP."""
+    with urllib.request.urlopen(f"http://{daemon.http}{path}", timeout=60) as answer:
+        text: str = answer.read().decode()
+    return text

@@ -2,8 +2,13 @@
 
 A block is fenced (``` and a language) or indented by four. A comment alone on the line before a fence says more of it:
 
-    <!-- run -->        it runs against a daemon (tests/site), as a reader would run it
-    <!-- prints -->     what the block before it prints; a line of … stands for any lines, … in a line for any text
+    <!-- run -->                it runs against a daemon (tests/site), as a reader would run it
+    <!-- run stopped -->        the same, after the daemon that the page has started was stopped
+    <!-- serves -->             the daemon, started as the block says; from here on it is the page's own
+    <!-- file NAME -->          the block is the file NAME, for the blocks after it
+    <!-- prints -->             what the block before it prints; a line of … stands for any lines, … in a line for any text
+    <!-- not run: REASON -->    why it does not run here, and what shows that it is true
+    <!-- none run: REASON -->   the same of all blocks of a page
 
 Every language that is used has a parser in `PARSERS`, so that a new one can't slip in unread.
 """
@@ -33,17 +38,20 @@ DOCS = ROOT / "docs"
 
 
 class Block(NamedTuple):
-    """A code block. `language` is "" for an indented one; `marks` are the words of the comment before it."""
+    """A code block. `language` is "" for an indented one; `marks` are the words of the comment before it, `note` is the rest
+    of it: a file's name, or the reason why the block is not run."""
 
     page: Path
     line: int
     language: str
     text: str
     marks: frozenset[str]
+    note: str = ""
 
     @property
     def place(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
+        page = self.page.relative_to(ROOT) if self.page.is_relative_to(ROOT) else self.page.name
+        return f"{page}:{self.line}"
 
 
 class Link(NamedTuple):
@@ -59,10 +67,19 @@ def pages() -> list[Path]:
     return [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 
 
+def followed() -> list[Path]:
+    """Pages whose commands are run, or say why not: README, and mkdocs.yml's tutorials and how-to guides."""
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    doors = dict(re.findall(r"^  - ([^:\n]+):\n((?:      .*\n)+)", navigation, re.MULTILINE))
+    named = re.findall(r": (\S+\.md)$", doors["Tutorials"] + doors["How-to guides"], re.MULTILINE)
+    return [ROOT / "README.md", *(DOCS / name for name in named)]
+
+
 def blocks(page: Path) -> Iterator[Block]:
     lines = page.read_text(encoding="utf-8").splitlines()
     at = 0
     marks: frozenset[str] = frozenset()
+    note = ""
     is_list = False
     while at < len(lines):
         line = lines[at]
@@ -70,8 +87,8 @@ def blocks(page: Path) -> Iterator[Block]:
             indent, ticks, language = fence.groups()
             end = next(n for n in range(at + 1, len(lines)) if lines[n].strip() == ticks)
             text = "\n".join(one.removeprefix(indent) for one in lines[at + 1 : end])
-            yield Block(page, at + 1, language or "text", text + "\n", marks)
-            at, marks = end + 1, frozenset()
+            yield Block(page, at + 1, language or "text", text + "\n", marks, note)
+            at, marks, note = end + 1, frozenset(), ""
             continue
         if line.startswith("    ") and not is_list and (at == 0 or not lines[at - 1].strip()):
             end = at
@@ -82,9 +99,19 @@ def blocks(page: Path) -> Iterator[Block]:
             continue
         if line.strip():
             is_list = bool(re.match(r"\s*([-*]|\d+\.) ", line)) or (is_list and line.startswith(" "))
-            comment = re.fullmatch(r"\s*<!-- ((?:run|prints)(?: \w+)*) -->", line)
-            marks = frozenset(comment[1].split()) if comment else frozenset()
+            marks, note = _marks(line)
         at += 1
+
+
+def _marks(line: str) -> tuple[frozenset[str], str]:
+    """Words and note of a comment that speaks of the block after it; none where the line is something else."""
+    comment = re.fullmatch(r"\s*<!-- (.*) -->", line)
+    if comment is None:
+        return frozenset(), ""
+    if found := re.fullmatch(r"(not run): *(.+)|(file) ([\w./-]+)", comment[1]):
+        return frozenset({found[1] or found[3]}), found[2] or found[4]
+    words = frozenset(comment[1].split())
+    return (words, "") if words <= {"run", "stopped", "serves", "prints"} else (frozenset(), "")
 
 
 def prose(page: Path) -> str:
@@ -105,12 +132,14 @@ def links(page: Path) -> Iterator[Link]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Anchors of the headings, as MkDocs and GitHub make them."""
+    """Anchors of the headings, as MkDocs and GitHub make them, and those that are written out."""
     found: set[str] = set()
     is_code = False
     for line in page.read_text(encoding="utf-8").splitlines():
         if line.startswith("```"):
             is_code = not is_code
+        if not is_code:
+            found.update(re.findall(r'<a id="([^"]+)"></a>', line))
         if not is_code and (heading := re.match(r"#+ +(.*)", line)):
             words = re.sub(r"\]\([^)]*\)|[`*\[]", "", heading[1])
             found.add(re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", words).strip().lower()))
@@ -218,8 +247,22 @@ def _properties(text: str) -> None:
                 _setting(name.strip())
 
 
+def _braced(text: str) -> None:
+    """What can be told of a language with braces: they are closed, and TIDELOG_ variables are settings."""
+    opened: list[str] = []
+    for character in re.sub(r'"[^"\n]*"|`[^`]*`', "", text):
+        if character in "([{":
+            opened.append(character)
+        elif character in ")]}" and (not opened or opened.pop() + character not in ("()", "[]", "{}")):
+            raise ValueError(f"nothing to close by {character}")
+    if opened:
+        raise ValueError(f"{opened[-1]} is not closed")
+    for variable in re.findall(r"TIDELOG_[A-Z_]+", text):
+        _setting(variable.removeprefix("TIDELOG_").lower().replace("_", "."))
+
+
 def _ini(text: str) -> None:
-    parser = configparser.ConfigParser()
+    parser = configparser.ConfigParser(strict=False, interpolation=None)  # systemd's files repeat names
     parser.read_string(text)
     for section in parser.sections():
         _properties(parser.get(section, "tidelog_settings", fallback="").strip())
@@ -235,6 +278,10 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "json": json.loads,
     "ini": _ini,
     "properties": _properties,
+    # Of docs/how-to/testcontainers.md, whose text says with what they were compiled.
+    "java": _braced,
+    "go": _braced,
+    "typescript": _braced,
 }
 
 

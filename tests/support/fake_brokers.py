@@ -10,7 +10,7 @@ from typing import Any
 from tidelog.clients.kafka.connection import Address, ConnectionSettings
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.headers import parse_request_header, response_header_bytes
-from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.schema import ApiMessage, decode, encode
 
 Answer = ApiMessage | OSError | bytes | None
@@ -29,12 +29,16 @@ class FakeBrokers:
 
     Attributes:
         log: what was asked of whom, ApiVersions left out.
+        openings: the ApiVersions requests, with their versions.
+        identities: address → cluster and node id of what answers there, for clients that say whom they mean (KIP-1242).
     """
 
     def __init__(self, handlers: dict[Address, Handler], versions: dict[ApiKey, tuple[int, int]] | None = None) -> None:
         self.handlers = handlers
         self.versions = versions or {}
         self.log: list[tuple[Address, ApiMessage]] = []
+        self.openings: list[tuple[Address, int, ApiVersionsRequest]] = []
+        self.identities: dict[Address, tuple[str, int]] = {}
         self.connects = 0
         self.oldest_api_versions = False
 
@@ -49,8 +53,11 @@ class FakeBrokers:
         version = header.api_version
         reply: Answer
         if header.api_key == ApiKey.API_VERSIONS:
-            if self.oldest_api_versions and version:
+            _, newest = self.versions.get(ApiKey.API_VERSIONS, (0, 99))
+            if version > (0 if self.oldest_api_versions else newest):
                 version, reply = 0, ApiVersionsResponse(error_code=35)
+            elif self._is_misrouted(address, version, frame, body):
+                reply = ApiVersionsResponse(error_code=129)
             else:
                 known = self.versions or dict.fromkeys(ApiKey, (0, 99))
                 keys = [
@@ -65,6 +72,12 @@ class FakeBrokers:
             return reply
         out = response_header_bytes(header.api_key, version, header.correlation_id) + encode(reply, version)
         return struct.pack(">i", len(out)) + out
+
+    def _is_misrouted(self, address: Address, version: int, frame: bytes, body: int) -> bool:
+        asked, _ = decode(ApiVersionsRequest, version, frame, body)
+        self.openings.append((address, version, asked))
+        own = self.identities.get(address)
+        return own is not None and asked.cluster_id is not None and (asked.cluster_id, asked.node_id) != own
 
 
 class FakeTransport:

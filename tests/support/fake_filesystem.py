@@ -117,6 +117,9 @@ class FakeFile:
         view[: len(data)] = data
         return len(data)
 
+    def pread_aside(self, view: memoryview | bytearray, offset: int) -> int:
+        return self.pread_into(view, offset)
+
     def size(self) -> int:
         return len(self._inode.data)
 

@@ -138,7 +138,12 @@ class FakeKafka:
                 elif one.timestamp == -1:
                     offset = log.last_stable_offset() if request.isolation_level else log.high_watermark()
                 else:
-                    records = [r for batch in log.batches for r in iterate_records(batch)]
+                    records = [
+                        r
+                        for data in log.batches  # a set of plain messages is several batches
+                        for header in iterate_batches(data)
+                        for r in iterate_records(data[header.position : header.position + header.size])
+                    ]
                     young = [r.offset for r in records if r.timestamp >= one.timestamp and r.offset >= log.start]
                     offset = min(young, default=-1)
                 parts.append(ListOffsetsPartitionResponse(partition_index=one.partition_index, offset=offset))

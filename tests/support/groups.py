@@ -235,6 +235,7 @@ class Groups:
             run_blocking or self._run,
             lambda: self.environment,
             lambda: f"id{next(self.ids)}",
+            getattr(environment, "descriptions", None),
         )
         self.groups.open()
         if load and not self.loop.is_running():

@@ -24,10 +24,13 @@ SOFT = {
     "image_seen",
     "compared",
     "compared_with",
+    "_offsets_said",
     "configured",
     "delayed_until_ms",
+    "description_asked",
     "endpoint_epoch",
     "shutdown_asked_by",
+    "task_offsets",
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from support.dump_log_segments import PEER
+from support.kafka_versions import NEWEST
 from support.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
@@ -30,13 +31,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def kafka(directory: Path, *, is_new: bool = False, **settings: str) -> Iterator[str]:
+def kafka(directory: Path, *, is_new: bool = False, release: str = NEWEST, **settings: str) -> Iterator[str]:
     """Apache Kafka on `directory`/data; yields its address once every partition has a leader.
 
     `is_new`: there are no topics to wait for. `settings` have underscores for dots.
     """
     port = int(settings.pop("port", 0)) or free_port()
-    command = [sys.executable, str(PEER), "start", str(directory), str(port)]
+    command = [sys.executable, str(PEER), "--release", release, "start", str(directory), str(port)]
     command += [f"{name}={value}" for name, value in KEEP.items()]
     command += [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

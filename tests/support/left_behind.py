@@ -1,4 +1,4 @@
-"""`tidelog log verify` over every data directory that a test leaves behind.
+"""`tidelog log verify`, and `log scrub`, over every data directory that a test leaves behind.
 
 `tests/conftest.py` does it, in this process, when a test and the fixtures that end with it are torn down: over the directories of
 daemons (`support/daemon.py`), of `tidelog.testing`'s brokers, and of the worlds in memory (`support/logs.py`). A fault fails the
@@ -16,8 +16,9 @@ from collections import deque
 from typing import Protocol
 
 from tidelog.storage.exceptions import StorageError
-from tidelog.storage.inspect.verify import verify
+from tidelog.storage.inspect.verify import Progress, verify
 from tidelog.storage.io.filesystem import FileSystem
+from tidelog.storage.scrub.offline import scrub
 
 KEPT_WORLDS = 20
 """A test may make thousands; of more than these the oldest is looked at, and forgotten, while the test runs."""
@@ -108,9 +109,9 @@ LEFT_BEHIND = LeftBehind()
 
 
 def faults_of(system: FileSystem, directory: str) -> list[str] | None:
-    """The faults that `tidelog log verify` finds there; None where no data are."""
+    """The faults that `tidelog log verify` and `log scrub` find there; None where no data are."""
     try:
-        found = list(verify(system, directory))
+        found = [*verify(system, directory), *scrub(system, directory, Progress(), lambda _seconds: None)]
     except StorageError as error:
         if "neither a data directory nor a partition's" in str(error):
             return None

@@ -18,6 +18,7 @@ class FakeNode(SimpleNamespace):
     groups: Any = SimpleNamespace(unloaded={})
     transactions: Any = Lazy(lambda: None)
     share: Any = Lazy(lambda: None)
+    scrubber: Any = SimpleNamespace(statuses=tuple)
 
     @property
     def services(self) -> Any:

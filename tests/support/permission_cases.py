@@ -230,7 +230,15 @@ CASES: tuple[Case, ...] = (
             "transactional_id": "txn-a", "group_id": "group-a", "producer_id": 1,
             "topics": [{"name": t, "partitions": [{"partition_index": 0, "committed_offset": 1}]} for t in n],
         },
-        ask=(O.READ, T),
+        ask=(O.READ, T), last=5,
+    ),
+    Case(
+        ApiKey.TXN_OFFSET_COMMIT,
+        lambda n, ids, batch: {
+            "transactional_id": "txn-a", "group_id": "group-a", "producer_id": 1,
+            "topics": [{"topic_id": ids[t], "partitions": [{"partition_index": 0, "committed_offset": 1}]} for t in n],
+        },
+        ask=(O.READ, T), first=6, by_id=True,
     ),
     Case(ApiKey.DESCRIBE_ACLS, plain(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1), first=1),
     Case(
@@ -419,6 +427,7 @@ CASES: tuple[Case, ...] = (
         ask=(O.READ, T),
     ),
     Case(ApiKey.UNREGISTER_BROKER, plain(broker_id=7)),
+    Case(ApiKey.UNREGISTER_CONTROLLER, plain(controller_id=7)),
     Case(ApiKey.ADD_RAFT_VOTER, plain()),
     Case(ApiKey.REMOVE_RAFT_VOTER, plain()),
     Case(
@@ -478,6 +487,10 @@ CASES: tuple[Case, ...] = (
                 ],
             },
         },
+    ),
+    Case(
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+        plain(group_id="application", member_id="m", topology_epoch=0, topology_description={}),
     ),
     Case(
         ApiKey.STREAMS_GROUP_DESCRIBE,

@@ -60,6 +60,8 @@ class StreamsWorld:
 
     def heartbeat(self, request: StreamsHeartbeat, *, make: bool = True) -> StreamsAnswer:
         """Send one heartbeat as the API does: missing internal topics are made first."""
+        if request.instance_id is not None:
+            self.carry_out(self.machine.relabelled(self.groups.get(GROUP), request))
         for topic in self.machine.topics_to_make(self.groups.get(GROUP), request) if make else ():
             self.image.put(topic.name, topic.partitions)
         return self.carry_out(self.machine.heartbeat(self.groups.get(GROUP), request, self.now_ms))

@@ -37,6 +37,7 @@ class TopicWorld:
     def __init__(self, directory: Path, logs: Any, config: BrokerConfig, ids: itertools.count[int]) -> None:
         self.logs = logs
         self.authorizer = None
+        self.http_port = 0
         self.store = self.metadata = MetadataStore(str(directory))
         self.time = MockTime()
         self.pool = InlineExecutor()

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from support.kafka_versions import NEWEST
 from support.logs import batch
 from support.patience import PATIENCE_S, until
 from support.two_kafkas import FIRST, SECOND, two_kafkas
@@ -62,7 +63,7 @@ from tidelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "transactions" / "kafka-4.3.1.tsv"
+GOLDEN = Path(__file__).parents[1] / "golden" / "transactions" / "kafka.tsv"
 TOPIC, GROUP = "told", "group-told"
 WRITTEN, HELD, ELSE = 0, 1, 2
 """Partitions: what is in the transaction, what is in it and takes no marker while it is held, and what is not in it."""
@@ -77,7 +78,7 @@ AGAIN = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,
 }
-NOTE = "Apache Kafka 4.3.1, asked by make.py in this folder; README.md says how. Do not edit."
+NOTE = f"Apache Kafka {NEWEST}, asked by make.py in this folder; README.md says how. Do not edit."
 OTHER_ID = 1_000_000
 NOBODYS_ID = 2 * OTHER_ID
 """Further than producer ids get here, so that nobody has this one, or one that is OTHER_ID above one's own."""

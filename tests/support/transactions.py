@@ -43,6 +43,7 @@ from tidelog.storage.values import LogAppendInfo
 T = TypeVar("T")
 
 TOPICS = {"t": 2, "u": 1, GROUP_METADATA_TOPIC: 2, TRANSACTION_STATE: 2}
+TOPIC_IDS = {name: name.encode().ljust(16, b"\1")[:16] for name in TOPICS}
 TRANSACTION_CONFIG = {
     "transaction_max_timeout_ms": 900_000,
     "transactional_id_expiration_ms": 7 * 24 * 3_600_000,
@@ -112,7 +113,8 @@ class Node:
         self.syncer = Syncer(at_once=self.sync_at_once)
         self._table: dict[tuple[str, int], Partition] = {}
         self.topics: Any = SimpleNamespace(get=self._topic, log=self._log, ensure=self._ensure)
-        self.partitions: Any = SimpleNamespace(get=self._partition)
+        names = {topic_id: name for name, topic_id in TOPIC_IDS.items()}
+        self.partitions: Any = SimpleNamespace(get=self._partition, name_of=names.get)
         for topic, count in TOPICS.items():
             for index in range(count):
                 self._partition(topic, index)

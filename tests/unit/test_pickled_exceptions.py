@@ -15,6 +15,7 @@ from tidelog.clients.kafka.conversations import SaslRefusedError
 from tidelog.clients.kafka.protocol import AnnouncedSizeError, NoCommonVersionError
 from tidelog.config.exceptions import ConfigError
 from tidelog.pipeline.exceptions import BrokerError
+from tidelog.pipeline.sink.producer import RefusedError
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.message_set.wire import MessageSetError
 from tidelog.protocol.messages.metadata import MetadataRequest
@@ -26,6 +27,7 @@ PACKAGES = (pipeline, clients, storage, cleaner, protocol, config)
 
 MADE: dict[type[Exception], Exception] = {
     BrokerError: BrokerError(29, "no", retriable=False),
+    RefusedError: RefusedError(("t", 0), 3, 87, "no", ((1, "no key"),)),
     ProtocolError: ProtocolError(ErrorCode.INVALID_REQUEST, "no"),
     AnnouncedSizeError: AnnouncedSizeError(1 << 31),
     NoCommonVersionError: NoCommonVersionError(MetadataRequest, 0, 3, (9, 12)),

@@ -28,7 +28,7 @@ from ..store.timers import DelayKind
 from .classic_protocol import assignment_bytes, by_id, named, read_subscription, version_of
 from .draft import Draft
 from .group import ClassicMember, ConsumerGroup, ConsumerMember
-from .heartbeat import check_room, known_instance, successor
+from .heartbeat import check_room, successor
 from .migration import downgraded, may_become_classic, without
 
 log = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ def _leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> C
         return group.member(member_id)
     if member_id == UNKNOWN_MEMBER_ID:
         member_id = group.static_members.get(instance_id, "")
-    return known_instance(group, instance_id, member_id)
+    return group.known_instance(instance_id, member_id)
 
 
 def _member_of(
@@ -179,7 +179,7 @@ def _member_of(
     if request.group_instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id=member_id), "", []
     if not is_unknown:
-        return known_instance(group, request.group_instance_id, member_id), "", []
+        return group.known_instance(request.group_instance_id, member_id), "", []
     old = group.static_member(request.group_instance_id)
     return (ConsumerMember(member_id=member_id), "", []) if old is None else successor(group, old, member_id)
 
@@ -187,7 +187,7 @@ def _member_of(
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[ConsumerMember, ClassicMember]:
-    member = group.member(member_id) if instance_id is None else known_instance(group, instance_id, member_id)
+    member = group.member(member_id) if instance_id is None else group.known_instance(instance_id, member_id)
     if member.classic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
     if generation != member.member_epoch:

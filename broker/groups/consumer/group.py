@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 #: Topic id → partition → member epoch at which the member got it.
 Owned = Mapping[bytes, Mapping[int, int]]
 
-#: OffsetCommit from here on knows member epochs.
-FIRST_WITH_MEMBER_EPOCH = 9
-
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
@@ -154,7 +151,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember, Partitions]):
 
     def may_commit(self, committer: Committer, partitions: Iterable[CommittedPartition]) -> ErrorCode:
         """A commit with an older member epoch counts for partitions that the member has had since then without a break."""
-        member_id, instance_id, epoch, transactional, version = committer
+        member_id, instance_id, epoch, transactional, _ = committer
         if epoch < 0 and not self.members:
             return ErrorCode.NONE  # an administrator, or a consumer that assigns itself
         if transactional and epoch == -1 and not member_id and instance_id is None:
@@ -162,12 +159,11 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember, Partitions]):
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not transactional and member.classic is None and version < FIRST_WITH_MEMBER_EPOCH:
+        if member.classic is None and not committer.may_say_epoch:
             return ErrorCode.UNSUPPORTED_VERSION
         if epoch == member.member_epoch:
             return ErrorCode.NONE
-        classic = member.classic is not None or transactional
-        stale = ErrorCode.ILLEGAL_GENERATION if classic else ErrorCode.STALE_MEMBER_EPOCH
+        stale = committer.stale if member.classic is None else ErrorCode.ILLEGAL_GENERATION
         if epoch > member.member_epoch:
             return stale
         for _, topic_id, partition in partitions:

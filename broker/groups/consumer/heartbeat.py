@@ -148,7 +148,7 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest, environment: Environm
     if request.instance_id is None:
         member = group.member(request.member_id)
     else:
-        member = known_instance(group, request.instance_id, request.member_id)
+        member = group.known_instance(request.instance_id, request.member_id)
     answer = HeartbeatResult(request.member_id, request.member_epoch)
     if request.instance_id is not None and request.member_epoch == AWAY_EPOCH:
         log.info("group %s: static member %s is away", group.group_id, request.instance_id)
@@ -174,19 +174,6 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, li
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {limit} members.",
         )
-
-
-def known_instance(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-    """The static member. Raises ProtocolError UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another has the instance now."""
-    member = group.static_member(instance_id)
-    if member is None:
-        raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        raise ProtocolError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
-        )
-    return member
 
 
 def successor(
@@ -217,7 +204,7 @@ def _member_of(
         check_epoch(member, request.member_epoch, request.owned)
         return member, "", []
     if not joins:
-        member = known_instance(group, request.instance_id, member_id)
+        member = group.known_instance(request.instance_id, member_id)
         check_epoch(member, request.member_epoch, request.owned)
         return member, "", []
     old = group.static_member(request.instance_id)

@@ -175,6 +175,18 @@ class HeartbeatGroup(ABC, Generic[MemberT, TargetT]):
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
+    def known_instance(self, instance_id: str, member_id: str) -> MemberT:
+        """The static member. Raises ProtocolError UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another has the instance now."""
+        member = self.static_member(instance_id)
+        if member is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            raise ProtocolError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+            )
+        return member
+
     @property
     def names(self) -> Mapping[str, int]:
         """Topic → how many members name it."""

@@ -13,6 +13,7 @@ Outcomes are frozen values. Loop thread, but for the `run` of a `Work`.
 
 from __future__ import annotations
 
+import random
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from ..store.timers import DelayKind
 
 if TYPE_CHECKING:
     from ....config.broker_config import BrokerConfig
+    from ...metadata.topology_descriptions import TopologyDescriptions
     from .topic_image import TopicImage
 
 T = TypeVar("T")
@@ -143,6 +145,10 @@ class Environment:
     settings: GroupSettings
     new_id: Callable[[], str]
     """Member ids, for clients that bring none."""
+    descriptions: TopologyDescriptions | None = None
+    """What streams groups have of descriptions of their topologies."""
+    chance: Callable[[], float] = random.random
+    """Numbers from 0 to 1."""
 
 
 class Machine(Protocol):

@@ -36,8 +36,14 @@ class GroupType(StrEnum):
     STREAMS = "streams"
 
 
+#: OffsetCommit from here on knows member epochs.
+FIRST_WITH_MEMBER_EPOCH = 9
+#: TxnOffsetCommit from here on tells an old member epoch from an old generation (KIP-1319).
+FIRST_TRANSACTIONAL_WITH_STALE_EPOCH = 6
+
+
 class Committer(NamedTuple):
-    """The client that commits offsets. `version` is OffsetCommit's: older ones cannot have a member epoch."""
+    """The client that commits offsets. `version` is OffsetCommit's, or TxnOffsetCommit's if `transactional`."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -45,6 +51,18 @@ class Committer(NamedTuple):
     """The member epoch, in a heartbeat group."""
     transactional: bool = False
     version: int = 9
+
+    @property
+    def may_say_epoch(self) -> bool:
+        """False for an OffsetCommit that is too old to have a member epoch; commits in transactions may be of any version."""
+        return self.transactional or self.version >= FIRST_WITH_MEMBER_EPOCH
+
+    @property
+    def stale(self) -> ErrorCode:
+        """Error code, in this version, of an epoch that is not the member's."""
+        if self.transactional and self.version < FIRST_TRANSACTIONAL_WITH_STALE_EPOCH:
+            return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.STALE_MEMBER_EPOCH
 
 
 class CommittedPartition(NamedTuple):

@@ -19,6 +19,9 @@ from typing import NamedTuple
 
 from .tasks import NO_TASKS, Task, Tasks, each_task, grouped
 
+#: Its name, as Kafka knows it.
+ASSIGNOR = "sticky"
+
 
 class Candidate(NamedTuple):
     """A member that may get tasks. `previous` is its last target."""

@@ -7,8 +7,8 @@
     Stable       all have
 
 Besides what its records say a group knows some things only until the daemon stops, as in Kafka: its topology with the numbers
-of partitions (made anew when it is missing), who asked the application to shut down, what was last told of endpoints, and until
-when the first assignment waits.
+of partitions (made anew when it is missing), who asked the application to shut down, what was last told of endpoints, until
+when the first assignment waits, and who was asked to describe the topology.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from ....protocol.errors import ErrorCode
 from ..heartbeat.group import HeartbeatGroup, HeartbeatMember
 from ..store.group import CommittedPartition, Committer, GroupType
 from ..store.member_memory import said_bytes
-from .tasks import OWNS_NOTHING, OwnedTasks, Task, Tasks, each_task
+from .descriptions import AskedUntil, DescriptionEpochs
+from .tasks import NO_OFFSETS, OWNS_NOTHING, OwnedTasks, Task, TaskOffsets, Tasks, each_task
 from .topology import ConfiguredTopology, Topology
 
 if TYPE_CHECKING:
     from ...coordinator.internal_topic import CoordinatorRecord
-
-#: OffsetCommit from here on knows member epochs.
-FIRST_WITH_MEMBER_EPOCH = 9
 
 
 class StreamsEndpoint(NamedTuple):
@@ -52,6 +50,11 @@ class StreamsMember(HeartbeatMember):
     pending: OwnedTasks = OWNS_NOTHING
 
     @property
+    def assigned_by(self) -> object:
+        """What of the member tasks are assigned by: where it changes, the group epoch rises."""
+        return self.topology_epoch, self.rack_id, self.client_tags, self.process_id
+
+    @property
     def said(self) -> object:
         return self.process_id, self.client_tags
 
@@ -69,8 +72,8 @@ class StreamsGroup(HeartbeatGroup[StreamsMember, Tasks]):
 
     group_type = GroupType.STREAMS
     __slots__ = (
-        "_owners", "assignment_configs", "configured", "delayed_until_ms", "endpoint_epoch", "shutdown_asked_by",
-        "topology", "validated_topology_epoch",
+        "_offsets_said", "_owners", "assignment_configs", "configured", "delayed_until_ms", "description_asked",
+        "descriptions", "endpoint_epoch", "shutdown_asked_by", "task_offsets", "topology", "validated_topology_epoch",
     )  # fmt: skip
 
     def __init__(self, group_id: str) -> None:
@@ -80,18 +83,26 @@ class StreamsGroup(HeartbeatGroup[StreamsMember, Tasks]):
         self.validated_topology_epoch = -1
         #: Settings that the target was made with.
         self.assignment_configs: Mapping[str, str] = {}
+        self.descriptions = DescriptionEpochs()
         # Not in records.
         self.configured: ConfiguredTopology | None = None
         self.shutdown_asked_by: str | None = None
         self.endpoint_epoch = 0
         #: Wall clock: the first assignment of a group waits for more members.
         self.delayed_until_ms = 0
+        self.description_asked: AskedUntil | None = None
+        #: member id → what it told last.
+        self.task_offsets: dict[str, TaskOffsets] = {}
+        self._offsets_said = 0
 
     # -- changes
 
     @property
     def member_bytes(self) -> int:
-        return self.members_said + said_bytes(self.topology)
+        return self.members_said + self._offsets_said + said_bytes(self.topology)
+
+    def bytes_of(self, member_id: str) -> int:
+        return super().bytes_of(member_id) + said_bytes(self.task_offsets.get(member_id, ()))
 
     def put(self, member: StreamsMember) -> None:
         self._count_owners(self.members.get(member.member_id), -1)
@@ -101,8 +112,16 @@ class StreamsGroup(HeartbeatGroup[StreamsMember, Tasks]):
     def drop(self, member_id: str) -> None:
         self._count_owners(self.members.get(member_id), -1)
         super().drop(member_id)
+        self.tell_offsets(member_id, NO_OFFSETS)
         if not self.members:
             self.shutdown_asked_by = None
+
+    def tell_offsets(self, member_id: str, offsets: TaskOffsets) -> None:
+        """A member has told the offsets of its tasks. In no record."""
+        old = self.task_offsets.pop(member_id, NO_OFFSETS)
+        self._offsets_said += said_bytes(offsets) - said_bytes(old)
+        if offsets != NO_OFFSETS:
+            self.task_offsets[member_id] = offsets
 
     def _count_owners(self, member: StreamsMember | None, by: int) -> None:
         if member is None:
@@ -150,7 +169,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember, Tasks]):
 
     def may_commit(self, committer: Committer, partitions: Iterable[CommittedPartition]) -> ErrorCode:
         """A commit with an older member epoch counts for tasks that the member has had since then without a break."""
-        member_id, instance_id, epoch, transactional, version = committer
+        member_id, instance_id, epoch, transactional, _ = committer
         if epoch < 0 and not self.members:
             return ErrorCode.NONE  # an administrator
         if transactional and epoch == -1 and not member_id and instance_id is None:
@@ -158,19 +177,17 @@ class StreamsGroup(HeartbeatGroup[StreamsMember, Tasks]):
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not transactional and version < FIRST_WITH_MEMBER_EPOCH:
+        if not committer.may_say_epoch:
             return ErrorCode.UNSUPPORTED_VERSION
         if epoch == member.member_epoch:
             return ErrorCode.NONE
-        # A producer knows no member epochs: to it this is a generation.
-        stale = ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
         if epoch > member.member_epoch or self.topology is None:
-            return stale
+            return committer.stale
         readers = self.topology.readers()
         for topic, _, partition in partitions:
             got = assignment_epoch(member, readers.get(topic), partition)
             if got is None or epoch < got:
-                return stale
+                return committer.stale
         return ErrorCode.NONE
 
     def may_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:

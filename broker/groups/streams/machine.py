@@ -15,12 +15,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..heartbeat.group import MemberState, metadata_hash
+from ..heartbeat.group import AWAY_EPOCH, MemberState, metadata_hash
 from ..heartbeat.machine import Delay, DelayCleared, DelaySet, Effect, Environment, GroupRecord, MemberGone, Outcome
 from ..store.group import Claim, Group, GroupType, claim
 from ..store.timers import DelayKind
 from . import records as streams_records
 from .assignor import Candidate, TaskGroup, assign
+from .description_push import description_failed
+from .descriptions import AskedUntil, asked_again, is_asked, is_wanted
 from .group import StreamsGroup, StreamsMember
 from .reconciliation import reconciled
 from .records import (
@@ -33,7 +35,8 @@ from .records import (
     topology_record,
 )
 from .requests import EndpointPartitions, StreamsAnswer, StreamsHeartbeat
-from .tasks import NO_TASKS, Tasks, task_set
+from .static_members import away, relabelled, returned
+from .tasks import NO_TASKS, Tasks, task_set, union
 from .topology import ConfiguredTopology, InternalTopic, StatusCode, StreamsStatus, Topology, configured
 
 if TYPE_CHECKING:
@@ -48,6 +51,11 @@ HEARTBEAT_INTERVAL = "streams.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
 INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
 STANDBY_REPLICAS = "streams.num.standby.replicas"
+#: Kafka 4.4's defaults. It hands out no warm-up tasks yet that they would count for.
+ACCEPTABLE_RECOVERY_LAG = 10_000
+TASK_OFFSET_INTERVAL_MS = 60_000
+#: Version of StreamsGroupHeartbeat.
+FIRST_WITH_DESCRIPTIONS = 1
 #: The name under which the group's record has the number of stand-by copies.
 REPLICAS_KEY = "num.standby.replicas"
 
@@ -115,11 +123,16 @@ class _Heartbeat:
         self.statuses.append(StreamsStatus(code, detail))
 
     def _keep_member(self) -> bool:
-        """Record what the member says of itself, if that is new. Returns whether it is."""
-        changed = self.updated != self.member or self.is_new
+        """Record what the member says of itself, if that is new. Returns whether tasks are to be assigned anew: of a static
+        member only what they are assigned by counts, as it may come back from another address.
+        """
+        before, updated = self.member, self.updated
+        changed = updated != before or self.is_new
         if changed:
-            self.records.append(member_record(self.request.group_id, self.updated))
-        return changed
+            self.records.append(member_record(self.request.group_id, updated))
+        if self.request.instance_id is None or self.is_new:
+            return changed
+        return updated.assigned_by != before.assigned_by
 
     def _configure(self) -> tuple[int, int]:
         """Bring the topology and `plan` up to date. Returns the hash of the topics' metadata and the topology epoch that is
@@ -157,7 +170,9 @@ class _Heartbeat:
         )
         epoch = group.group_epoch + bumped
         if bumped:
-            self.records.append(epoch_record(self.request.group_id, epoch, topics_hash, validated_epoch, configs))
+            self.records.append(
+                epoch_record(self.request.group_id, epoch, topics_hash, validated_epoch, configs, group.descriptions)
+            )
         return epoch, configs, bumped
 
     def _choose_target(self, epoch: int, configs: Mapping[str, str]) -> _Target:
@@ -195,17 +210,31 @@ class _Heartbeat:
                 self.effects.append(DelayCleared(rebalance))
         self.effects.append(DelaySet(Delay(DelayKind.SESSION, member_id), self._int_of(SESSION_TIMEOUT)))
 
+    def _ask_for_description(self) -> AskedUntil | None:
+        """Decide to ask this member to describe the topology: the delay until somebody else is asked. None: it is not asked."""
+        environment, group, epoch = self.environment, self.group, self.plan.epoch
+        kept = environment.descriptions
+        if self.request.version < FIRST_WITH_DESCRIPTIONS or kept is None or not is_wanted(group, epoch, kept):
+            return None
+        is_stale = any(code is StatusCode.STALE_TOPOLOGY for code, _ in self.statuses)
+        if is_stale or is_asked(group.description_asked, epoch, self.now_ms):
+            return None
+        log.info("group %s: member %s is asked to describe the topology", self.request.group_id, self.updated.member_id)
+        return asked_again(group.description_asked, epoch, self.now_ms, environment.chance)
+
     def _answer(self, *, bumped: bool) -> Outcome[StreamsAnswer]:
         """Everything that came of the steps, and what the member is told."""
         group, request, updated, plan = self.group, self.request, self.updated, self.plan
         moved = request.is_joining or updated.assigned != self.member.assigned
+        answers = moved or updated.endpoint != self.member.endpoint
         # A member that reports an older epoch or other tasks may have missed an answer (Kafka 4.3 leaves it without them).
         missed = request.member_epoch != self.member.member_epoch or not updated.assigned.matches_report(request.said)
-        endpoint_epoch = group.endpoint_epoch + (moved and updated.endpoint is not None)
+        endpoint_epoch = group.endpoint_epoch + (answers and updated.endpoint is not None)
         endpoints = None
         if endpoint_epoch != request.endpoint_epoch:
             members = {**group.members, updated.member_id: updated}
             endpoints = endpoints_of(members.values(), plan, self.environment.topics)
+        asked = self._ask_for_description()
         asked_by = group.shutdown_asked_by or (updated.member_id if request.shutdown else None)
         if plan.problem is not None:
             self.statuses.append(plan.problem)
@@ -223,6 +252,9 @@ class _Heartbeat:
             kept.delayed_until_ms = self.delayed_until_ms
             kept.endpoint_epoch = endpoint_epoch
             kept.shutdown_asked_by = asked_by
+            kept.description_asked = asked or kept.description_asked
+            if request.task_offsets is not None:
+                kept.tell_offsets(updated.member_id, request.task_offsets)
 
         return Outcome(
             StreamsAnswer(
@@ -233,6 +265,9 @@ class _Heartbeat:
                 updated.assigned if moved or missed else None,
                 endpoint_epoch,
                 endpoints,
+                asked is not None,
+                ACCEPTABLE_RECOVERY_LAG,
+                TASK_OFFSET_INTERVAL_MS,
             ),
             self.records,
             self.effects,
@@ -257,9 +292,17 @@ def topics_to_make(
 
 def _leave(found: Group | None, request: StreamsHeartbeat) -> Outcome[StreamsAnswer]:
     group = _streams_group(found, request.group_id)
-    member = group.member(request.member_id)
-    log.info("group %s: member %s leaves", group.group_id, member.member_id)
-    outcome = removed(group, member, StreamsAnswer(request.member_id, request.member_epoch))
+    answer = StreamsAnswer(request.member_id, request.member_epoch)
+    if request.instance_id is None:
+        member = group.member(request.member_id)
+    else:
+        member = group.known_instance(request.instance_id, request.member_id)
+    if request.member_epoch == AWAY_EPOCH:
+        log.info("group %s: static member %s is away", group.group_id, request.instance_id)
+        outcome = Outcome(answer, [current_record(group.group_id, away(member))])
+    else:
+        log.info("group %s: member %s leaves", group.group_id, member.member_id)
+        outcome = removed(group, member, answer)
 
     def note(kept: Group | None) -> None:
         if request.shutdown and isinstance(kept, StreamsGroup) and kept.members:
@@ -278,6 +321,7 @@ def removed(group: StreamsGroup, member: StreamsMember, answer: T) -> Outcome[T]
             group.metadata_hash,
             group.validated_topology_epoch,
             group.assignment_configs,
+            group.descriptions,
         )
     )
     return Outcome(answer, records, [MemberGone(member.member_id)], rebalanced=True)
@@ -313,7 +357,10 @@ def _admit(environment: Environment, found: Group | None, request: StreamsHeartb
     replaced = None
     if not request.is_joining:
         group = _streams_group(found, group_id)
-        member = group.member(member_id)
+        if request.instance_id is None:
+            member = group.member(member_id)
+        else:
+            member = group.known_instance(request.instance_id, member_id)
     else:
         claimed = claim(GroupType.STREAMS, found)
         if claimed is Claim.REPLACE:
@@ -322,13 +369,15 @@ def _admit(environment: Environment, found: Group | None, request: StreamsHeartb
             group = StreamsGroup(group_id)
         else:
             group = _streams_group(found, group_id)
-        limit = environment.settings.config.group_streams_max_size
-        if member_id not in group.members and group.member_count >= limit:
+        limit, static = environment.settings.config.group_streams_max_size, group.static_member(request.instance_id)
+        if member_id not in group.members and static is None and group.member_count >= limit:
             raise ProtocolError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The streams group has reached its maximum capacity of {limit} members.",
             )
         member = group.members.get(member_id) or StreamsMember(member_id=member_id)
+        if static is not None:
+            member = returned(static, request)
     _check_epoch(member, request)
     return _Admitted(group, member, replaced)
 
@@ -354,6 +403,7 @@ def _updated_member(member: StreamsMember, request: StreamsHeartbeat) -> Streams
     topology, timeout_ms = request.topology, request.rebalance_timeout_ms
     return replace(
         member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         topology_epoch=member.topology_epoch if topology is None else topology.epoch,
@@ -450,7 +500,7 @@ def endpoints_of(
         EndpointPartitions(
             member.endpoint,
             _partitions(task_set(member.assigned.active), plan, topics),
-            _partitions(member.assigned.standby, plan, topics),
+            _partitions(union(member.assigned.standby, member.assigned.warmup), plan, topics),
         )
         for member in members
         if member.endpoint is not None
@@ -460,15 +510,18 @@ def endpoints_of(
 def _partitions(
     tasks: Mapping[str, frozenset[int]], plan: ConfiguredTopology, topics: TopicImage
 ) -> list[tuple[str, list[int]]]:
-    """Partitions that these tasks read, by topic. A topic may have fewer partitions than its subtopology has tasks."""
+    """Partitions that these tasks read, by topic. A topic may have fewer partitions than its subtopology has tasks: where it has
+    none of these, it is left out.
+    """
     assert plan.subtopologies is not None
     found = []
     for name in sorted(tasks):
         subtopology = plan.subtopologies.get(name)
         for topic in sorted(set(subtopology.inputs)) if subtopology is not None else ():
             seen = topics.get(topic)
-            if seen is not None:
-                found.append((topic, sorted(part for part in tasks[name] if part < seen.partition_count)))
+            parts = sorted(part for part in tasks[name] if seen is not None and part < seen.partition_count)
+            if parts:
+                found.append((topic, parts))
     return found
 
 
@@ -490,9 +543,17 @@ class Machine:
         """Handle a heartbeat, as `heartbeat.heartbeat`."""
         return heartbeat(self._environment, group, request, now_ms)
 
+    def relabelled(self, group: Group | None, request: StreamsHeartbeat) -> Outcome[None]:
+        """Pass what a static member had on to the id that it comes back under, as `relabelled`. Before its heartbeat."""
+        return relabelled(group, request, self._environment.settings.int_of(request.group_id, SESSION_TIMEOUT))
+
     def topics_to_make(self, group: Group | None, request: StreamsHeartbeat) -> tuple[InternalTopic, ...]:
         """Internal topics that the request needs, as `heartbeat.topics_to_make`."""
         return topics_to_make(self._environment, group, request)
+
+    def description_failed(self, epoch: int, now_ms: int) -> Outcome[None]:
+        """Handle a description that could not be stored, as `description_push.description_failed`."""
+        return description_failed(self._environment, epoch, now_ms)
 
     def loaded(self, group: StreamsGroup, now_ms: int) -> Sequence[Effect]:
         session_ms = self._environment.settings.int_of(group.group_id, SESSION_TIMEOUT)

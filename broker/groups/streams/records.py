@@ -2,7 +2,7 @@
 
 By the version of their keys (`../heartbeat/group.py` has what is the same for all):
 
-    17  group epoch, metadata hash, validated topology    20  assignment epoch, time     22  one member: epoch, state, tasks
+    17  group epoch, metadata hash, epochs of topologies  20  assignment epoch, time     22  one member: epoch, state, tasks
     19  one member: what it told                          21  one member: its target     23  the topology
 """
 
@@ -45,6 +45,7 @@ from ..heartbeat.group import (
 )
 from ..heartbeat.machine import GroupRecord
 from ..heartbeat.registry import RecordKind
+from .descriptions import DescriptionEpochs
 from .group import StreamsEndpoint, StreamsGroup, StreamsMember
 from .tasks import OWNS_NOTHING, OwnedTasks, TaskEpochs, Tasks, TaskSet, task_set
 from .topology import CopartitionGroup, InternalTopic, Subtopology, Topology
@@ -56,7 +57,12 @@ _STATE_OFFSET = 1
 
 
 def epoch_record(
-    group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
+    group_id: str,
+    epoch: int,
+    metadata_hash: int,
+    validated_epoch: int,
+    configs: Mapping[str, str],
+    descriptions: DescriptionEpochs,
 ) -> GroupRecord:
     return GroupRecord(
         StreamsGroupMetadataKey(group_id=group_id),
@@ -65,6 +71,8 @@ def epoch_record(
             metadata_hash=metadata_hash,
             validated_topology_epoch=validated_epoch,
             last_assignment_configs=[LastAssignmentConfig(key=key, value=configs[key]) for key in sorted(configs)],
+            stored_description_topology_epoch=descriptions.stored,
+            failed_description_topology_epoch=descriptions.failed,
         ),
     )
 
@@ -215,6 +223,9 @@ def _put_epoch(group: StreamsGroup, value: StreamsGroupMetadataValue) -> None:
     group.metadata_hash = value.metadata_hash
     group.validated_topology_epoch = value.validated_topology_epoch
     group.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
+    group.descriptions = DescriptionEpochs(
+        value.stored_description_topology_epoch, value.failed_description_topology_epoch
+    )
 
 
 def _put_member(

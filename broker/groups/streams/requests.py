@@ -1,7 +1,6 @@
 """StreamsGroupHeartbeat as the coordinator sees it: the message, checked as far as it can be without its group.
 
-What Kafka 4.3 does not do yet is refused in its words: static members, warm-up tasks, task offsets, source topics by regular
-expression. Pure.
+What Kafka 4.4 does not do yet is refused in its words: source topics by regular expression. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ....storage.segment.names import is_valid_topic
 from ...metadata.topics import INTERNAL_TOPICS
 from ..heartbeat.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
 from .group import StreamsEndpoint
-from .tasks import OwnedTasks, Tasks, TaskSet, task_set
+from .tasks import OwnedTasks, TaskOffsets, Tasks, TaskSet, packed_offsets, task_set
 from .topology import CopartitionGroup, InternalTopic, StreamsStatus, Subtopology, Topology, check_topology
 
 
@@ -37,6 +36,10 @@ class StreamsHeartbeat(NamedTuple):
     shutdown: bool = False
     client_id: str = ""
     client_host: str = ""
+    instance_id: str | None = None
+    task_offsets: TaskOffsets | None = None
+    version: int = 0
+    """Of the message: older clients know less of what an answer may say."""
 
     @property
     def is_joining(self) -> bool:
@@ -44,7 +47,8 @@ class StreamsHeartbeat(NamedTuple):
 
     @property
     def is_leaving(self) -> bool:
-        return self.member_epoch == LEAVING_EPOCH
+        """For good, or as a static member that will come back."""
+        return self.member_epoch in (LEAVING_EPOCH, AWAY_EPOCH)
 
 
 class EndpointPartitions(NamedTuple):
@@ -65,9 +69,16 @@ class StreamsAnswer(NamedTuple):
     tasks: OwnedTasks | None = None
     endpoint_epoch: int = 0
     endpoints: tuple[EndpointPartitions, ...] | None = None
+    asks_for_description: bool = False
+    acceptable_recovery_lag: int = -1
+    """Offsets that a copy of a task may be behind and count as caught up."""
+    task_offset_interval_ms: int = 0
+    """How often the member is to tell how far its tasks are."""
 
 
-def read_heartbeat(message: wire.StreamsGroupHeartbeatRequest, client_id: str, client_host: str) -> StreamsHeartbeat:
+def read_heartbeat(
+    message: wire.StreamsGroupHeartbeatRequest, client_id: str, client_host: str, version: int
+) -> StreamsHeartbeat:
     """Validate and convert a request. ProtocolError, mostly INVALID_REQUEST."""
     _check_features(message)
     _check(message)
@@ -91,6 +102,9 @@ def read_heartbeat(message: wire.StreamsGroupHeartbeatRequest, client_id: str, c
         message.shutdown_application,
         client_id,
         client_host,
+        message.instance_id,
+        _task_offsets(message),
+        version,
     )
 
 
@@ -99,14 +113,6 @@ def _refused(message: str) -> ProtocolError:
 
 
 def _check_features(message: wire.StreamsGroupHeartbeatRequest) -> None:
-    if message.instance_id is not None:
-        raise _refused("Static membership is not yet supported.")
-    if message.task_offsets is not None:
-        raise _refused("TaskOffsets are not supported yet.")
-    if message.task_end_offsets is not None:
-        raise _refused("TaskEndOffsets are not supported yet.")
-    if message.warmup_tasks:
-        raise _refused("WarmupTasks are not supported yet.")
     if message.topology is not None and any(each.source_topic_regex for each in message.topology.subtopologies):
         raise _refused("Regular expressions for source topics are not supported yet.")
 
@@ -116,6 +122,8 @@ def _check(message: wire.StreamsGroupHeartbeatRequest) -> None:
         raise _refused("MemberId can't be empty.")
     if not message.group_id.strip():
         raise _refused("GroupId can't be empty.")
+    if message.instance_id is not None and not message.instance_id.strip():
+        raise _refused("InstanceId can't be empty.")
     if message.rack_id is not None and not message.rack_id.strip():
         raise _refused("RackId can't be empty.")
     tasks = message.active_tasks, message.standby_tasks, message.warmup_tasks
@@ -127,7 +135,7 @@ def _check(message: wire.StreamsGroupHeartbeatRequest) -> None:
                 raise _refused(f"{name} must be empty when (re-)joining.")
         if message.topology is None:
             raise _refused("Topology must be non-null when (re-)joining.")
-    elif message.member_epoch == AWAY_EPOCH:
+    elif message.member_epoch == AWAY_EPOCH and message.instance_id is None:
         raise _refused("InstanceId can't be null.")
     elif message.member_epoch < AWAY_EPOCH:
         raise _refused(f"MemberEpoch is {message.member_epoch}, but must be greater than or equal to -2.")
@@ -154,6 +162,26 @@ def _said(message: wire.StreamsGroupHeartbeatRequest) -> Tasks | None:
     if message.active_tasks is None or message.standby_tasks is None or message.warmup_tasks is None:
         return None
     return Tasks(_tasks(message.active_tasks), _tasks(message.standby_tasks), _tasks(message.warmup_tasks))
+
+
+def _task_offsets(message: wire.StreamsGroupHeartbeatRequest) -> TaskOffsets | None:
+    if message.task_offsets is None and message.task_end_offsets is None:
+        return None
+    offsets = (_by_partition(found or ()) for found in (message.task_offsets, message.task_end_offsets))
+    return TaskOffsets(*map(packed_offsets, offsets))
+
+
+def _by_partition(offsets: Iterable[wire.TaskOffset]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for task in offsets:
+        partitions = found.setdefault(task.subtopology_id, {})
+        if task.partition in partitions:
+            raise _refused(
+                f"Task offsets contain a duplicate entry for subtopology {task.subtopology_id} and partition "
+                f"{task.partition}."
+            )
+        partitions[task.partition] = task.offset
+    return found
 
 
 def _tasks(found: Iterable[wire.TaskIds]) -> TaskSet:

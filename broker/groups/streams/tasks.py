@@ -8,6 +8,7 @@ OwnedTasks    what it was given; of each active task also the member epoch at wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from struct import Struct
 from typing import NamedTuple
 
 #: Subtopology → partitions; no empty ones.
@@ -60,7 +61,7 @@ class OwnedTasks(NamedTuple):
         active = {name: dict(epochs) for name, epochs in self.active.items()}
         for name, epochs in other.active.items():
             active.setdefault(name, {}).update(epochs)
-        return OwnedTasks(active, _union(self.standby, other.standby), _union(self.warmup, other.warmup))
+        return OwnedTasks(active, union(self.standby, other.standby), union(self.warmup, other.warmup))
 
     def covers(self, said: Tasks) -> bool:
         """True if all tasks that a member reports were assigned to it, in these roles."""
@@ -76,8 +77,33 @@ class OwnedTasks(NamedTuple):
         return said is None or said == (task_set(self.active), self.standby, self.warmup)
 
 
+#: (subtopology, its partitions with an offset each, as bytes): ten thousand of a member take little in this form.
+PackedOffsets = tuple[tuple[str, bytes], ...]
+_OFFSET = Struct(">iq")  # partition, offset
+
+
+class TaskOffsets(NamedTuple):
+    """Offsets that a member's state has reached, summed over the changelogs of a task, and the ends of these."""
+
+    reached: PackedOffsets = ()
+    ends: PackedOffsets = ()
+
+
+def packed_offsets(offsets: Mapping[str, Mapping[int, int]]) -> PackedOffsets:
+    return tuple(
+        (name, b"".join(_OFFSET.pack(partition, offset) for partition, offset in partitions.items()))
+        for name, partitions in offsets.items()
+    )
+
+
+def unpacked_offsets(offsets: PackedOffsets) -> Iterator[tuple[str, int, int]]:
+    """(subtopology, partition, offset) of each task."""
+    return ((name, partition, offset) for name, found in offsets for partition, offset in _OFFSET.iter_unpack(found))
+
+
 NO_TASKS = Tasks({}, {}, {})
 OWNS_NOTHING = OwnedTasks({}, {}, {})
+NO_OFFSETS = TaskOffsets()
 
 
 def task_set(tasks: Mapping[str, Iterable[int]]) -> dict[str, frozenset[int]]:
@@ -97,5 +123,6 @@ def grouped(tasks: Iterable[Task]) -> dict[str, frozenset[int]]:
     return task_set(found)
 
 
-def _union(one: TaskSet, other: TaskSet) -> TaskSet:
+def union(one: TaskSet, other: TaskSet) -> TaskSet:
+    """Tasks that are in either."""
     return {name: one.get(name, frozenset()) | other.get(name, frozenset()) for name in {**one, **other}}

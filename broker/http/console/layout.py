@@ -174,7 +174,9 @@ def table(
             data_label=None if is_head or not head else head,
         )  # fmt: skip
 
-    top = element("thead", element("tr", [cell("th", column, head, head) for column, head in enumerate(heads)]))
+    # A column without a head has no th: whoever hears the table would be told of a heading that says nothing.
+    heading = [cell("th" if head else "td", column, head, head) for column, head in enumerate(heads)]
+    top = element("thead", element("tr", heading))
     body = [
         element("tr", [cell("td", n, head, value) for n, (head, value) in enumerate(zip(heads, row, strict=True))])
         for row in rows

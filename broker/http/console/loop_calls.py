@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ....protocol.api_keys import ApiKey
     from ...monitoring.node_state import NodeState
     from ...network.connection import Connection
+    from ...network.fair_queue import FairQueue, Ticket
 
 T = TypeVar("T")
 ANSWER_TIMEOUT_S = 5.0
@@ -53,12 +54,17 @@ class _Console:
     listener = _Listener("CONSOLE")
     software = (CLIENT_ID, "")
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, turns: FairQueue) -> None:
+        self._turns = turns
         self.principal, self.peer_host = caller
         self.user = caller.principal.partition(":")[2]
 
     def mute(self, milliseconds: int) -> None:
         """Does nothing: no other request waits behind this one."""
+
+    def wait_turn(self, go_on: Callable[[], None]) -> Ticket:
+        """A ticket for the next chunk of long work, as `Connection.wait_turn`: all pages are one client."""
+        return self._turns.join(CLIENT_ID, go_on)
 
 
 class LoopCalls:
@@ -116,7 +122,7 @@ class LoopCalls:
             context = RequestContext(
                 # The right to make the request was decided by roles (`access.py`): no access rules.
                 dataclasses.replace(services, authorizer=None),
-                cast("Connection", _Console(caller)),
+                cast("Connection", _Console(caller, services.socket_server.fair_queue)),
                 key,
                 found.max_version if version is None else version,
                 0,

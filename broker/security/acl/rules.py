@@ -1,7 +1,8 @@
 """AclRules: access rules indexed by resource, and the decision that follows from them: Kafka's StandardAuthorizer.
 
 - A rule is about a resource when it names it, names what its name begins with (prefixed), or names `*`.
-- It is about a client when its principal is the client's or `User:*`, and its host the client's address or `*`.
+- It is about a client when its principal is the client's or `User:*`, and its host the client's address, a range of addresses
+  that has it (`10.0.0.0/8`, KIP-1276) or `*`.
 - A rule that denies beats all that allow. Nothing that fits: denied, except where everybody is allowed what no rule,
   whoever it is for, is about.
 - A principal that may READ, WRITE, DELETE or ALTER may DESCRIBE, and one that may ALTER_CONFIGS may DESCRIBE_CONFIGS. To deny
@@ -19,6 +20,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -27,6 +29,8 @@ from ...runtime.cooperative import Steps
 from .model import CLUSTER_NAME, EVERYTHING, Acl, AclOperation, PatternType, Permission, ResourceType
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
+
     from ....protocol.messages.delete_acls import DeleteAclsMatchingAcl
     from ....protocol.messages.describe_acls import AclDescription, DescribeAclsResource
     from ....protocol.metadata_records import AccessControlEntryRecord
@@ -137,6 +141,47 @@ def canonical_host(host: str) -> str:
     except ValueError:
         return host
     return str(address.ipv4_mapped or address)
+
+
+def is_range(host: str) -> bool:
+    """True if a rule's host is written as a range of addresses; whether it is a valid one, `address_range` tells."""
+    return "/" in host
+
+
+@lru_cache(maxsize=4096)  # a rule is asked with each new client
+def address_range(host: str) -> IPv4Network | IPv6Network | None:
+    """Addresses that ADDRESS/BITS stands for, the address being any of them; None for other text."""
+    import ipaddress
+
+    address, _, bits = host.partition("/")
+    if not (bits.isascii() and bits.isdecimal()):  # no masks as in 10.0.0.0/255.0.0.0, which Python reads too
+        return None
+    try:
+        found = ipaddress.ip_network(f"{address}/{bits}", strict=False)
+    except ValueError:
+        return None
+    mapped = found.network_address.ipv4_mapped if isinstance(found, ipaddress.IPv6Network) else None
+    if mapped is not None and found.prefixlen >= _MAPPED_BITS:  # clients' addresses are compared as IPv4
+        return ipaddress.IPv4Network((mapped, found.prefixlen - _MAPPED_BITS))
+    return found
+
+
+_MAPPED_BITS = 96
+"""Bits of an IPv6 address in front of the IPv4 address that it stands for."""
+
+
+def _is_within(host: str, wanted: str) -> bool:
+    """True if `host`, canonical, is an address of the range `wanted`."""
+    import ipaddress
+
+    found = address_range(wanted)
+    if found is None:
+        return False
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.version == found.version and address in found
 
 
 class _OfType:
@@ -340,7 +385,11 @@ def _is_for(rule: Acl, principal: str, host: str) -> bool:
     """True if the rule applies to this principal and host; `host` is canonical."""
     if rule.principal not in (principal, EVERYBODY):
         return False
-    return rule.host in (host, EVERYTHING) or (":" in rule.host and canonical_host(rule.host) == host)
+    if rule.host in (host, EVERYTHING):
+        return True
+    if is_range(rule.host):
+        return _is_within(host, rule.host)
+    return ":" in rule.host and canonical_host(rule.host) == host
 
 
 def _is_open(rule: Acl, denied_names: set[str], denied_prefixes: set[str]) -> bool:
@@ -356,6 +405,9 @@ def _is_open(rule: Acl, denied_names: set[str], denied_prefixes: set[str]) -> bo
 
 E = TypeVar("E", bound=IntEnum)
 
+ADDRESS_RANGES_LEVEL = 32
+"""The level of metadata.version from which a rule's host may be a range of addresses: Kafka 4.4's, older ones would take it
+for an address that nobody has."""
 LONGEST_TEXT = 2048
 """Maximum length of a name, a principal or a host in characters; a certificate's subject has a few hundred."""
 
@@ -368,8 +420,10 @@ def new_rule(
     host: str,
     operation: int,
     permission: int,
+    *,
+    ranges: bool = True,
 ) -> Acl:
-    """Make a rule to add. Raises `ProtocolError`."""
+    """Make a rule to add; `ranges`: its host may be a range of addresses. Raises `ProtocolError`."""
     rule = Acl(
         _one_of(ResourceType, resource_type, "resource type"),
         resource_name,
@@ -396,6 +450,15 @@ def new_rule(
     for text in (resource_name, principal, host):
         if len(text) > LONGEST_TEXT:
             raise _refused(f"a name, principal or host has {len(text)} characters; at most {LONGEST_TEXT} are kept")
+    if is_range(host):
+        if not ranges:
+            raise ProtocolError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"CIDR-based ACL host patterns require metadata.version {ADDRESS_RANGES_LEVEL} or higher: raise it by "
+                "kafka-features.sh upgrade --metadata 4.4-IV1",
+            )
+        if address_range(host) is None:
+            raise _refused(f"Invalid CIDR notation: {host!r} is not ADDRESS/BITS, as in 10.0.0.0/8")
     return rule
 
 

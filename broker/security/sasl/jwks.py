@@ -219,6 +219,8 @@ class Keys:
         self._keys: tuple[PublicKey, ...] = ()
         self._lock = threading.Lock()
         self._reading: Future[None] | None = None
+        self._begun = 0
+        """Number of reads that have begun, those that have ended included."""
         self._next_s = clock()
         """Time at which the keys are too old, or a failed read is repeated."""
         self._asked_s = -BETWEEN_S
@@ -239,14 +241,19 @@ class Keys:
         self._asked_s = self._clock()
         self._next_s = self._asked_s + self._pauses.refresh_s
 
-    def begin(self) -> Future[None]:
+    def begin(self, seen: int | None = None) -> Future[None]:
         """Start reading on a thread of its own, unless a read runs. When the future is done, the attributes hold the
-        result.
+        result. `seen`: `_begun` from before the caller looked at the attributes; a read that has begun and ended since is as
+        good.
         """
         with self._lock:
             if self._reading is not None:
                 return self._reading
             reading: Future[None] = Future()
+            if seen is not None and seen != self._begun:
+                reading.set_result(None)
+                return reading
+            self._begun += 1
             self._reading = reading
             self._asked_s = self._clock()
         try:
@@ -284,13 +291,15 @@ class Keys:
 
     def _search(self, key_id: str | None, algorithm: str) -> Generator[Wait, None, PublicKey | None]:
         """Steps of a look-up, without a way to wait: yields each read that has to be waited for, and returns the key or None."""
+        seen = self._begun
         if self._clock() >= self._next_s or (self._reading is not None and not self._keys):
-            reading = self.begin()
+            reading = self.begin(seen)
             if not self._failures_in_a_row:
                 yield Wait(reading, False)
+        seen = self._begun
         found = self._select(key_id, algorithm)
         if found is None and self._may_look_again():
-            yield Wait(self.begin(), True)
+            yield Wait(self.begin(seen), True)
             found = self._select(key_id, algorithm)
         return found
 

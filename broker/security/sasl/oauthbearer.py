@@ -112,23 +112,23 @@ def verifier_of(listener: str, value: Callable[[str], Any]) -> TokenVerifier:
             keys.begin()
     except SourceError as error:
         raise ConfigError([f"sasl.oauthbearer.jwks.endpoint.url of {listener}: {error}"]) from None
+    audiences = value("sasl.oauthbearer.expected.audience")
     rules = TokenRules(
-        value("sasl.oauthbearer.expected.audience"),
+        audiences,
         value("sasl.oauthbearer.expected.issuer"),
         value("sasl.oauthbearer.scope.claim.name"),
         value("sasl.oauthbearer.sub.claim.name"),
         value("sasl.oauthbearer.clock.skew.seconds"),
+        any_audience=not audiences and value("sasl.oauthbearer.allow.unverified.audience"),
     )
-    for setting, given, what in (
-        (
-            "sasl.oauthbearer.expected.audience",
-            rules.audiences,
-            "tokens without an audience, and no others, are let in",
-        ),
-        ("sasl.oauthbearer.expected.issuer", rules.issuer, "tokens of any issuer that has such a key are let in"),
-    ):
+    for what, given in (("audience", rules.audiences), ("issuer", rules.issuer)):
         if not given:
-            log.warning("listener %s: %s is not set, so that %s", listener, setting, what)
+            log.warning(
+                "listener %s: sasl.oauthbearer.expected.%s is not set, so that tokens of any %s are let in that the keys signed",
+                listener,
+                what,
+                what,
+            )
     if url.startswith("http:") and not url.startswith(("http://localhost", "http://127.0.0.1")):
         log.warning(
             "listener %s: keys of tokens are fetched without TLS: whoever can change them can log in as anybody",

@@ -35,13 +35,14 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 class TokenRules(NamedTuple):
-    """Requirements for tokens. `audiences`: one of these, empty: no check; `issuer` None: any."""
+    """Requirements for tokens. `audiences`: one of these; empty: none, or any where `any_audience`. `issuer` None: any."""
 
     audiences: tuple[str, ...]
     issuer: str | None
     scope_claim: str
     subject_claim: str
     skew_s: int
+    any_audience: bool = False
 
 
 class Token(NamedTuple):
@@ -108,6 +109,7 @@ class TokenVerifier:
                 leeway=self._rules.skew_s,
                 options={
                     "require": ["exp", "iat"],
+                    "verify_aud": not self._rules.any_audience,
                     "verify_sub": False,  # the claim that counts is checked below, whatever its name
                     "verify_jti": False,
                     "enforce_minimum_key_length": True,

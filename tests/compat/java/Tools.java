@@ -215,8 +215,8 @@ public final class Tools {
             String all = tool(config, with(where, "--describe", "--all"));
             wanted("streams.num.standby.replicas=2 .*GROUP_CONFIG:streams.num.standby.replicas=2, DEFAULT_CONFIG:group.streams", all);
             wanted("consumer.session.timeout.ms=45000 .*DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000", all);
-            if (all.lines().filter(line -> line.contains(".ms=") || line.contains("share.") || line.contains("streams.")).count() != 17) {
-                throw new AssertionError("17 settings, but " + all);
+            if (all.lines().filter(line -> line.contains(".ms=") || line.contains("share.") || line.contains("streams.") || line.contains("errors.")).count() != 21) {
+                throw new AssertionError("21 settings, but " + all);
             }
             try {
                 tool(config, with(where, "--alter", "--add-config", "share.delivery.count.limit=11"));

@@ -268,6 +268,8 @@ class Security:
 class Echo:
     """A dispatcher that says what it got."""
 
+    quick = None
+
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> bytes:
         if end - start == 1:
             raise ConnectionAborted("as asked")

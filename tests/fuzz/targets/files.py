@@ -32,7 +32,7 @@ from tidelog.storage.index.time_index import TimeIndex
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.inspect.dump import explain
 from tidelog.storage.inspect.metadata_log import MetadataLogReader, SnapshotId, find_metadata_log, write_snapshot
-from tidelog.storage.inspect.verify import verify
+from tidelog.storage.inspect.verify import Progress, verify
 from tidelog.storage.io.checkpoint import CleanShutdownFile, OffsetCheckpointFile, parse_offsets
 from tidelog.storage.io.checkpoint_copy import seal
 from tidelog.storage.ledger import ledger as ledgers
@@ -41,6 +41,8 @@ from tidelog.storage.log.partition_metadata import read_partition_metadata, writ
 from tidelog.storage.manager.meta_properties import read_meta_properties, write_meta_properties
 from tidelog.storage.producers.entry import BatchMetadata, ProducerStateEntry
 from tidelog.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from tidelog.storage.scrub.memory import Memory, read_memory, write_memory
+from tidelog.storage.scrub.offline import scrub
 
 ID = UUID(int=7 << 64)
 BASE = 100
@@ -283,3 +285,68 @@ def metadata_log(data: bytes) -> None:
     with suppress(RecordError):
         for value in MetadataLogReader(files, found):
             image.replay(value)
+
+
+SCRUBBED = "/data/t-0"
+_FIRST, _SECOND = (f"{SCRUBBED}/{base:020d}" for base in (0, 8))
+_PARTS = (f"{_FIRST}.log", f"{_FIRST}.index", f"{_FIRST}.timeindex", f"{_FIRST}.txnindex", f"{_SECOND}.snapshot")
+_LENGTHS = struct.Struct(f">{len(_PARTS)}H")
+
+
+def scrubbed_segments() -> Iterator[bytes]:
+    """Files of a closed segment behind their lengths: of plain batches, of an aborted transaction, of formats 0 and 1."""
+    plain = b"".join(
+        build_batch(SOME_RECORDS, base_offset=at * len(SOME_RECORDS), partition_leader_epoch=0) for at in range(2)
+    )
+    yield _scrubbed(plain)
+    yield _scrubbed(plain, index=struct.pack(">ii", 3, len(plain) // 2), times=struct.pack(">qi", 1003, 3))
+    yield _scrubbed(plain, aborted=struct.pack(">hqqqq", 0, 5, 0, 2, 0), snapshot=encode_snapshot([]))
+    for log in logs():
+        yield _scrubbed(log[1:])
+
+
+def _scrubbed(log: bytes, index: bytes = b"", times: bytes = b"", aborted: bytes = b"", snapshot: bytes = b"") -> bytes:
+    parts = (log, index, times, aborted, snapshot)
+    return _LENGTHS.pack(*(len(part) for part in parts)) + b"".join(parts)
+
+
+@target(seeds=scrubbed_segments, max_input=4096, growth=4000)
+def scrubbed_segment(data: bytes) -> None:
+    """A scrub ends, changes nothing, and finds the same whatever the size of a block: also where batches are larger."""
+    files = FakeFileSystem()
+    files.put("/data/meta.properties", b"version=1\n")
+    at = _LENGTHS.size
+    if len(data) < at:
+        return
+    for path, length in zip(_PARTS, _LENGTHS.unpack_from(data), strict=True):
+        files.put(path, data[at : at + length])
+        at += length
+    files.put(f"{_SECOND}.log", b"")
+    before = files.contents()
+    told = []
+    for block in (64, 1 << 20):
+        found = list(scrub(files, "/data", Progress(), lambda _seconds: None, block))
+        told.append([finding for finding in found if finding.is_fault])
+    assert told[0] == told[1]
+    assert files.contents() == before
+    assert not files.open_files
+
+
+def scrub_memories() -> Iterator[bytes]:
+    head = b'{"version":1,"pass":7,"begunMs":5,"done":9,"wholeBegunMs":1,"wholeMs":2,'
+    names = b'"topic":"t","partition":0,"base":0,"stamp":[[1,2,3],null]'
+    found = b'"found":[["00000000000000000000.log",4,"batch-crc","x",6]]'
+    yield head + b'"at":["t",0,3],"damage":[{' + names + b"," + found + b"}]}"
+    yield head + b'"at":null,"total":9,"omitted":1,"damage":[]}'
+    yield b"[]"
+    yield b"7"
+
+
+@target(seeds=scrub_memories)
+def scrub_memory(data: bytes) -> None:
+    """What another program may have sealed: a start reads it or begins anew, and what it has read it writes again."""
+    files = with_file("/data/tidelog-scrub", seal(data))
+    memory = read_memory(files, "/data")
+    if memory != Memory():
+        write_memory(files, "/data", memory)
+        assert read_memory(files, "/data") == memory

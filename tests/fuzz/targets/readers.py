@@ -22,6 +22,9 @@ from fuzz.targets.files import metadata_values
 from fuzz.targets.records import MOST, batches, logs, mended
 from support.messages import random_struct
 from tidelog.broker.coordinator import internal_records as record_text
+from tidelog.cli.support.own_consumer import iterate_batch_records
+from tidelog.cli.support.record_input import InputError, row_maker
+from tidelog.cli.support.record_output import json_of
 from tidelog.clients.kafka.connection import Connection
 from tidelog.pipeline.exceptions import (
     BrokerUnreachableError,
@@ -62,6 +65,46 @@ FOLDER = Path(DIRECTORY.name) / "t-0"
 FOLDER.mkdir()
 END = 1 << 40
 TOKEN = Token(7, "run", (Part(0, "id-0", 5, 1, 100, 12345), Part(1, "id-1", 6, 0, 0, 0)))
+
+
+@target(RecordError, seeds=logs, extra=8 * MOST, growth=3000)
+def consumed_records(data: bytes) -> None:
+    """`tidelog consume` by our own client: what one fetch brought."""
+    log = memoryview(mended(data))
+    whole = whole_batches(log)
+    if whole.is_broken:
+        return
+    for first in (0, 3):
+        aborted = AbortedAsFetched()
+        aborted.start([(5, 0), (6, 3)])
+        for records in iterate_batch_records(log, whole.end, first, aborted):
+            assert all(record.offset >= first for record in records)
+
+
+def json_lines() -> Iterator[bytes]:
+    yield json_of(3, 17, 1000, b"k", b"\xff", [(b"h", b"1"), (b"n", None)]).encode()
+    yield b'{"key":null,"value":{"x":[1.5,true,"\\u00e9"]},"headers":{"a":"b"},"timestamp":-1}\n{"value":{"base64":"/w=="}}'
+
+
+@target(InputError, seeds=json_lines)
+def json_records(data: bytes) -> None:
+    """Lines of `tidelog produce --input json`: what was read, printed as consume does, is read the same."""
+    make = row_maker(as_json=True, separator=None, null=None, headers=[])
+    rows = make(data.split(b"\n"), 1)
+    assert rows.keys is not None
+    assert rows.headers is not None
+    assert rows.timestamps is not None
+    printed = [
+        json_of(0, 0, -1 if time is None else time, key, value, headers).encode()
+        for key, value, headers, time in zip(rows.keys, rows.values, rows.headers, rows.timestamps, strict=True)
+    ]
+    again = make(printed, 1)
+    assert (again.keys, again.values, again.headers, again.timestamps) == (
+        rows.keys,
+        rows.values,
+        rows.headers,
+        rows.timestamps,
+    )
 
 
 @target(RecordError, seeds=logs, extra=8 * MOST, growth=3000)

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from fuzz.target import target
-from support import cleaner_reference
+from support import cleaner_reference, conversion_reference
 from support import records_reference as reference
 from support.columns import rows_of
 from tidelog.cleaner.kernel import _kernel as cleaner_kernel
@@ -33,6 +33,7 @@ from tidelog.protocol.records.exceptions import InvalidRecordError, RecordError
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.memory_records import is_intact, iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import RECORD_BATCH_OVERHEAD, BatchHeader, Record
+from tidelog.storage.log.validator import AppendRules, TargetFormat, ValidatedRecords, moved, validate_message_set
 
 MOST = 1 << 20
 """Bytes that a batch may hold once decompressed, in every target here."""
@@ -231,6 +232,56 @@ def old_formats(data: bytes) -> None:
     for magic in (0, 1):
         if needs_conversion(log, magic):
             down_convert(log, magic, max_bytes=5000, max_decompressed=MOST)
+
+
+def told(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """What it returned, or the class and the words of what it raised."""
+    try:
+        found = call(*given, **named)
+    except (RecordError, ValueError) as error:
+        return type(error), str(error), getattr(error, "faults", ())
+    parts = found if isinstance(found, tuple) else (found,)
+    return [bytes(part) if isinstance(part, (bytes, bytearray)) else part for part in parts]
+
+
+def old_logs() -> Iterator[bytes]:
+    """The first byte says whether checksums are made right, and what is asked for."""
+    for how, data in enumerate(logs()):
+        yield bytes([1 + 2 * how % 256]) + data[1:]
+    records = [record._replace(headers=(), timestamp=5) for record in RECORDS]
+    for magic in (0, 1):
+        for codec in list(Compression)[:4]:
+            yield b"\x31" + bytes(build_legacy_set(records, magic=magic, base_offset=3, compression=codec)) * 2
+
+
+@target(seeds=old_logs, extra=12 * MOST, growth=3000)
+def conversions(data: bytes) -> None:
+    """Formats 0, 1 and 2 by the kernel of conversions, as by its twin: the same bytes, or the same error in the same words."""
+    how, log = (data[0], data[1:]) if data else (0, b"")
+    if how & 1:
+        log = conversion_reference.resealed(log)
+    magic, limit = how >> 1 & 3, (None, 60, 1000, 100_000)[how >> 3 & 3]
+    ends, end = exact(log), len(log)
+    assert told(needs_conversion, ends, magic) == told(conversion_reference.needs_conversion, log, magic)
+    given: dict[str, Any] = {"max_bytes": limit, "max_decompressed": MOST}
+    assert told(down_convert, ends, min(magic, 2), how >> 5, **given) == told(
+        conversion_reference.down_convert, log, min(magic, 2), how >> 5, **given
+    )
+    target = TargetFormat(min(magic, 2), None)
+    rules = AppendRules(100, 2, -1 if how & 16 else 77, bool(how & 32), 0, 2**62, 1 << 14)
+    expected = told(conversion_reference.validate_message_set, log, 0, end, target, rules)
+    assert told(validate_message_set, ends, 0, end, target, rules) == expected
+    if isinstance(expected, list):
+        ready = ValidatedRecords(*expected)
+        assert told(moved, ready, 130, 88) == told(conversion_reference.moved, ready, 130, 88)
+    try:
+        headers = list(iterate_batches(log))
+    except RecordError:
+        return
+    for header in headers:
+        assert told(convert_batch, ends, header, min(magic, 2), max_decompressed=MOST) == told(
+            conversion_reference.convert_batch, log, header, min(magic, 2), max_decompressed=MOST
+        )
 
 
 @target(RecordError, MalformedAnswer, seeds=logs, extra=8 * MOST, growth=2000, large=1 << 20)

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from support.kafka_versions import NEWEST, TOOLS
 from support.patience import PATIENCE_S
 
 from .base import Headers, Job, Message, Record, job_lines, parse_message
@@ -23,9 +24,13 @@ class MissingToolError(Exception):
     """A program that the compat ring needs is not there: an error, never a skip."""
 
 
-def java_command(program: str = "Compat") -> list[str]:
-    """How to run a Java program of tests/compat/java; MissingToolError before `make compat-java` has built it."""
-    classes, jars = _CACHE / "java" / "classes", _CACHE / "java" / "lib"
+def java_command(program: str = "Compat", release: str = NEWEST) -> list[str]:
+    """How to run a Java program of tests/compat/java with one release of Kafka's clients.
+
+    MissingToolError before `make compat-java` has built it.
+    """
+    home = _CACHE / "java" / release
+    classes, jars = home / "classes", home / "lib"
     if not (classes / f"{program}.class").exists() or not jars.exists():
         raise MissingToolError("the Java program is not built: run `make compat-java`")
     # Short runs on a small machine: the cheap collector, no second compiler.
@@ -34,10 +39,18 @@ def java_command(program: str = "Compat") -> list[str]:
 
 def tools_command() -> list[str]:
     """How to run Apache Kafka's own programs; MissingToolError before `make compat-kafka` has built what runs them."""
-    classes, jars = _CACHE / "tools" / "classes", _ROOT / ".cache" / "kafka" / "jars"
+    classes, jars = _CACHE / "tools" / "classes", _ROOT / ".cache" / "kafka" / TOOLS / "jars"
     if not (classes / "Tools.class").exists() or not jars.exists():
         raise MissingToolError("the program that runs Kafka's is not built: run `make compat-kafka`")
     return ["java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}/*", "Tools"]
+
+
+def settings_command() -> list[str]:
+    """How to print the settings of the newest Kafka; MissingToolError before `make compat-kafka` has fetched it."""
+    jars = _ROOT / ".cache" / "kafka" / NEWEST / "jars"
+    if not jars.exists():
+        raise MissingToolError("Apache Kafka's jars are not there: run `make compat-kafka`")
+    return ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", str(_ROOT / "tests/compat/java/Settings.java")]
 
 
 def node_command() -> list[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from argparse import Namespace
 from typing import Any
 
 import pytest
-from tidelog.cli.consume import Reader, formatter, keep_freed_memory
 from tidelog.cli.support.kafka_client import KafkaFailure
+from tidelog.cli.support.rdkafka_reader import Reader, keep_freed_memory
+from tidelog.cli.support.record_output import message_format, record_format
+from tidelog.protocol.records.record_batch import Record
 
 EOF = -191
 
@@ -91,7 +92,7 @@ class Consumer:
 
 def read(consumer: Consumer, most: int | None, ends: dict[int, int] | None) -> tuple[list[str], Reader]:
     out = io.BytesIO()
-    text = formatter(Namespace(json=False), b"=")
+    text = message_format(as_json=False, separator=b"=")
     reader = Reader(Client, consumer, text, out, commits=True)
     turns = iter(range(50))
     reader.read(most, ends, lambda: next(turns, None) is None)
@@ -129,13 +130,26 @@ def test_an_error_that_does_not_pass_is_told() -> None:
 
 def test_formats() -> None:
     messages = [Message(0, 1, b"k", "é".encode()), Message(0, 2, None, None), Message(0, 3, b"\xff", b"")]
-    assert formatter(Namespace(json=False), None)(messages) == "é\n\n\n".encode()
-    assert formatter(Namespace(json=False), b"\t")(messages) == "k\té\nnull\tnull\n".encode() + b"\xff\t\n"
-    first, second, third = (json.loads(line) for line in formatter(Namespace(json=True), None)(messages).splitlines())
+    assert message_format(as_json=False, separator=None)(messages) == "é\n\n\n".encode()
+    keyed = message_format(as_json=False, separator=b"\t")(messages)
+    assert keyed == "k\té\nnull\tnull\n".encode() + b"\xff\t\n"
+    lines = message_format(as_json=True, separator=None)(messages)
+    first, second, third = (json.loads(line) for line in lines.splitlines())
     headers = [["h", {"base64": "/w=="}], ["n", None]]
     assert first == {"partition": 0, "offset": 1, "timestamp": 1000, "key": "k", "value": "é", "headers": headers}
     assert (second["key"], second["value"]) == (None, None)
     assert (third["key"], third["value"]) == ({"base64": "/w=="}, "")
+
+
+@pytest.mark.parametrize(("as_json", "separator"), [(False, None), (False, b"\t"), (True, None)])
+def test_both_clients_print_the_same(as_json: bool, separator: bytes | None) -> None:
+    messages = [Message(0, 1, b"k", "é".encode()), Message(0, 2, None, None), Message(0, 3, b"\xff", b"")]
+    records = [
+        Record(m.offset(), 1000, m.key(), m.value(), tuple((name.encode(), data) for name, data in m.headers()))
+        for m in messages
+    ]
+    expected = message_format(as_json=as_json, separator=separator)(messages)
+    assert record_format(as_json=as_json, separator=separator)(0, records) == expected
 
 
 def test_memory_is_kept_where_the_c_library_lets_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tidelog.cli import doctor_checks as doctor
+from tidelog.cli.doctor import checks as doctor
 from tidelog.cli.doctor import picture
-from tidelog.cli.doctor_checks import FAIL, OK, WARN, Finding
+from tidelog.cli.doctor.checks import FAIL, OK, WARN, Finding
 from tidelog.cli.main import main
 
 FINDINGS = [

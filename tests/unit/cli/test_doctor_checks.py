@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidelog.cli.doctor_checks import EARLIEST_CLOCK_S, FAIL, OK, WARN, DirectoryFacts, Facts, examine, look
+from tidelog.cli.doctor.checks import EARLIEST_CLOCK_S, FAIL, OK, WARN, DirectoryFacts, Facts, examine, look
 from tidelog.config.loader import load_config
 
 CONFIG = load_config(None, {}, ["log.dir.reserve.bytes=1000"])
@@ -73,6 +73,7 @@ def test_a_machine_that_suits() -> None:
         (replace(GOOD, clock_is_synchronised=False), "clock", WARN),
         (replace(GOOD, now_s=0.0), "clock", FAIL),
         (disk(newest_change_s=NOW_S + 3600), "clock", FAIL),
+        (disk(log_bytes=31 * 86400 << 20), "looking for damage", WARN),
         (replace(GOOD, has_hardware_crc=False), "checksums", WARN),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -86,6 +87,10 @@ def test_what_is_no_fault() -> None:
     assert bad(replace(GOOD, swappiness=60, swap_total_bytes=0)) == {}, "nothing to swap to"
     assert bad(disk(free_inodes=None)) == {}, "Btrfs and others have no fixed number"
     assert bad(replace(GOOD, clock_is_synchronised=None)) == {}, "nobody knows"
+    assert bad(disk(log_bytes=29 * 86400 << 20)) == {}, "twenty-nine days at 1 MiB a second"
+    off = load_config(None, {}, ["tidelog.log.scrub.bytes.per.second=0"])
+    (finding,) = [one for one in examine(disk(log_bytes=1 << 50), off) if one.name == "looking for damage"]
+    assert (finding.status, finding.value) == (OK, "off"), "something else may look"
 
 
 def test_looking(tmp_path: Path) -> None:
@@ -104,7 +109,7 @@ def test_looking(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     data = tmp_path / "data"
     (data / "t-0").mkdir(parents=True)
-    (data / "t-0" / "00000000000000000000.log").touch()
+    (data / "t-0" / "00000000000000000000.log").write_bytes(b"12345")
     os.utime(data / "t-0" / "00000000000000000000.log", (5, 1234))
     config = load_config(None, {}, [f"log.dirs={data},{tmp_path / 'not' / 'there'}"])
     facts = look(config, tmp_path)
@@ -113,6 +118,7 @@ def test_looking(tmp_path: Path) -> None:
     assert (facts.memory_bytes, facts.swap_total_bytes) == (16384000 * 1024, 1024 * 1024)
     there, missing = facts.directories
     assert (there.exists, there.kind, there.segments, there.newest_change_s) == (True, "xfs", 1, 1234)
+    assert (there.log_bytes, missing.log_bytes) == (5, 0)
     assert (missing.exists, missing.is_writable, missing.segments) == (False, True, 0)
     assert there.free_bytes > 0
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("1048576\n")

@@ -1,55 +1,16 @@
-"""From lines of an input to messages, and what becomes of them. librdkafka itself: tests/compat/test_cli.py."""
+"""Records to librdkafka, and what becomes of them. librdkafka itself: tests/compat/test_cli.py; input: test_record_input.py."""
 
 from __future__ import annotations
 
 import io
+import os
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tidelog.cli.produce import Sender, lines_of, messages_of, separator_of
-
-
-class Trickle(io.RawIOBase):
-    """A pipe that gives what it has in pieces of given sizes."""
-
-    def __init__(self, data: bytes, sizes: list[int]) -> None:
-        self._data = data
-        self._sizes = sizes
-
-    def read1(self, size: int) -> bytes:
-        count = min(self._sizes.pop(0) if self._sizes else size, size)
-        taken, self._data = self._data[:count], self._data[count:]
-        return taken
-
-
-@given(st.lists(st.binary(max_size=8)), st.booleans(), st.lists(st.integers(1, 9)))
-def test_every_line_comes_once_however_it_is_cut(values: list[bytes], is_ended: bool, sizes: list[int]) -> None:
-    data = b"\n".join(values) + (b"\n" if is_ended else b"")
-    expected = data.split(b"\n")
-    if expected[-1] == b"":
-        expected.pop()  # what follows the last line's end is no line
-    assert [line for lines in lines_of(Trickle(data, sizes)) for line in lines] == expected  # type: ignore[arg-type]
-
-
-def test_keys_stand_before_the_first_separator() -> None:
-    lines = [b"k\tv\tw", b"no key", b"\tempty key", b"gone\tNULL"]
-    assert messages_of(lines, b"\t", b"NULL") == [
-        {"key": b"k", "value": b"v\tw"},
-        {"value": b"no key"},
-        {"key": b"", "value": b"empty key"},
-        {"key": b"gone", "value": None},
-    ]
-    assert messages_of([b"k\tv"], None, None) == [{"value": b"k\tv"}]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [(None, None), ("\\t", b"\t"), (":", b":"), ("\t", b"\t"), ("→", "→".encode()), ("\\x00", b"\0")],
-)
-def test_a_separator_may_be_escaped(text: str | None, expected: bytes | None) -> None:
-    assert separator_of(text) == expected
+from tidelog.cli.produce import _is_ready
+from tidelog.cli.support.kafka_client import KafkaFailure
+from tidelog.cli.support.rdkafka import Sender
+from tidelog.cli.support.record_input import Rows
 
 
 class Error:
@@ -66,6 +27,7 @@ class Error:
 class Client:
     class KafkaError:
         _QUEUE_FULL = -184
+        _INVALID_DIFFERENT_RECORD = -138
 
 
 class Producer:
@@ -74,17 +36,23 @@ class Producer:
     def __init__(self, room: int) -> None:
         self._all = self._room = room
         self.sent: list[bytes] = []
+        self.left: list[int] = []
 
-    def produce_batch(self, _topic: str, messages: list[dict[str, Any]], _partition: int, delivered: Any) -> None:
+    def produce_batch(self, _topic: str, messages: list[dict[str, Any]], _partition: int) -> None:
         for message in messages:
             if message["value"] == b"large":
                 message["_error"] = Error(10)
+            elif message["value"] == b"other":
+                message["_error"] = Error(-138)
             elif self._room == 0:
                 message["_error"] = Error(-184)
             else:
                 self._room -= 1
                 self.sent.append(message["value"])
-                delivered(None, None)
+                message["callback"](None, None)
+
+    def flush(self, _seconds: float) -> int:
+        return self.left.pop(0) if self.left else 0
 
     def poll(self, seconds: float) -> None:
         self._room = self._all if seconds else self._room
@@ -94,12 +62,51 @@ def test_a_full_queue_is_waited_for_and_nothing_is_lost_or_swapped() -> None:
     producer = Producer(3)
     sender = Sender(Client, producer, "t", -1)
     values = [b"%d" % number for number in range(10)]
-    sender.send([{"value": value} for value in values])
+    sender.send(Rows(values))
     assert producer.sent == values
     assert (sender.acknowledged, sender.failed) == (10, 0)
 
 
-def test_what_is_refused_is_counted_with_its_first_reason() -> None:
+@pytest.mark.parametrize(
+    ("values", "failed", "said"),
+    [
+        ([b"1", b"large", b"2"], 1, "1 of the records were not written: record 2 was refused: error 10"),
+        ([b"other", b"large", b"other"], 3, "3 of the records were not written: record 2 was refused: error 10"),
+        (
+            [b"large", b"1", b"large"],
+            2,
+            "records 1 to 3 were refused, some of them for others of their batch: error 10",
+        ),
+    ],
+)
+def test_what_is_refused_is_counted_and_told_with_its_index_and_cause(
+    values: list[bytes], failed: int, said: str
+) -> None:
     sender = Sender(Client, Producer(9), "t", -1)
-    sender.send([{"value": b"large"}, {"value": b"1"}, {"value": b"large"}])
-    assert (sender.acknowledged, sender.failed, sender.first_failure) == (1, 2, "error 10")
+    sender.send(Rows(values))
+    with pytest.raises(KafkaFailure) as caught:
+        sender.flush()
+    assert said in str(caught.value)
+    assert (sender.acknowledged, sender.failed) == (len(values) - failed, failed)
+
+
+def test_acknowledgements_that_do_not_come_are_waited_for_and_told() -> None:
+    producer, waits = Producer(9), list[str]()
+    producer.left = [5, 5, 2, 0]
+    sender = Sender(Client, producer, "t", -1, waits.append)
+    sender.send(Rows([b"1"] * 5))
+    sender.flush()
+    assert waits == [f"{left} records have no acknowledgement yet" for left in (5, 5, 2)]
+    producer.left = [3] * 50
+    with pytest.raises(KafkaFailure, match="3 of the records were not written: no acknowledgement within 60 s"):
+        sender.flush()
+
+
+def test_input_is_waited_for_only_where_there_is_none() -> None:
+    read, write = os.pipe()
+    with open(read, "rb") as stream:
+        assert not _is_ready(stream)
+        os.write(write, b"x\n")
+        assert _is_ready(stream)
+        os.close(write)
+    assert _is_ready(io.BytesIO(b"")), "nothing that can be waited for"

@@ -1,14 +1,21 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.cleaning import CleaningWorld, put
+from support.scrubs import damage, status
+from tidelog.broker.cleaning.scrub_facts import NOT_SCRUBBED, ScrubFacts
 from tidelog.broker.cleaning.why import why_topic
 from tidelog.cli import why
 from tidelog.cli.main import main
 from tidelog.cli.support import http_client
+from tidelog.storage.inspect.verify_report import RULES
+from tidelog.storage.scrub.status import ScrubState, ScrubStatus
+
+LOG: Any = SimpleNamespace(topic="t", partition=0, directory="/data/t-0")
 
 
 def answer(**settings: Any) -> Any:
@@ -124,3 +131,41 @@ def test_a_date_in_the_future_is_told() -> None:
     assert why.until_text(reason, 1000) == (
         "1970-01-01 00:00:06 UTC (in 5 s); a record is dated 1970-01-01 00:00:05 UTC, in the future"
     )
+
+
+@pytest.mark.parametrize(
+    ("scrub", "line"),
+    [
+        (status(), "read to look for damage for the first time: 50 % of their directory so far"),
+        (
+            status(state=ScrubState.OFF, bytes_per_second=0),
+            "not read to look for damage: tidelog.log.scrub.bytes.per.second=0",
+        ),
+        (status(state=ScrubState.FAILED, reason="EIO"), "not read to look for damage: EIO"),
+    ],
+)
+def test_closed_segments_that_were_not_read_yet(scrub: ScrubStatus, line: str) -> None:
+    (told,) = why.scrub_lines(json.loads(json.dumps(ScrubFacts([scrub]).describe(LOG, 9))))
+    assert told == f"  closed segments are {line}"
+
+
+def test_damage_is_told_with_what_to_do_and_when_all_was_read() -> None:
+    index = damage(file="00000000000000000000.index", rule="index-position", position=-1, detail="d")
+    found = status(
+        [damage(), damage(position=900), index._replace(still_there=False)],
+        whole_begun_ms=1_600_000_000_000, whole_ms=1_600_086_400_000,
+    )  # fmt: skip
+    lines = why.scrub_lines(json.loads(json.dumps(ScrubFacts([found]).describe(LOG, 9))))
+    segment = "batch-crc, the checksum is not that of the bytes (it is 1, and the bytes have 2), found 2023-11-14 22:13:20 UTC"
+    assert lines == [
+        "  closed segments last read whole to look for damage: 2020-09-13 12:26:40 UTC to 2020-09-14 12:26:40 UTC",
+        f"  damaged: 00000000000000000000.log at byte 61: {segment}",
+        f"  damaged: 00000000000000000000.log at byte 900: {segment}",
+        "  damaged: 00000000000000000000.index: index-position, an entry points where no batch begins (d), "
+        "found 2023-11-14 22:13:20 UTC, mended since",
+        f"    do: {RULES['batch-crc'].remedy}",
+    ]
+
+
+def test_of_a_log_whose_scrubber_is_not_known_nothing_is_said() -> None:
+    assert why.scrub_lines(NOT_SCRUBBED.describe(LOG, 9)) == []

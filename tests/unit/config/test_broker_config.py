@@ -14,6 +14,7 @@ PYTHON_TYPES = {
     SettingType.BOOLEAN: bool,
     SettingType.STRING: str,
     SettingType.INT: int,
+    SettingType.SHORT: int,
     SettingType.LONG: int,
     SettingType.DOUBLE: float,
     SettingType.LIST: tuple[str, ...],
@@ -179,6 +180,10 @@ OAUTH: dict[str, Value] = {
     "http.authentication": ("oauthbearer",), "http.users.read": ("a",), "http.listener": "127.0.0.1:0",
 }  # fmt: skip
 KEYS: dict[str, Value] = {"sasl.oauthbearer.jwks.endpoint.url": "file:///keys"}
+SASL: dict[str, Value] = {
+    "listeners": ("SASL_PLAINTEXT://127.0.0.1:0",), "sasl.enabled.mechanisms": ("OAUTHBEARER",), **KEYS,
+}  # fmt: skip
+EXPECTED: dict[str, Value] = {"sasl.oauthbearer.expected.audience": ("a",), "sasl.oauthbearer.expected.issuer": "i"}
 HTTPS_KEYS: dict[str, Value] = {f"listener.name.http.{name}": value for name, value in KEYS.items()}
 CERTIFICATE: dict[str, Value] = {"http.authentication": ("certificate",), "http.users.read": ("a",)}
 
@@ -201,6 +206,14 @@ CERTIFICATE: dict[str, Value] = {"http.authentication": ("certificate",), "http.
             "HTTP has settings of TLS",
         ),
         ({**OAUTH}, "oauthbearer needs the public keys"),
+        *(
+            (
+                {**offered, name: EXPECTED[name]},
+                f"needs the {other} that tokens must name: set .*, or .*allow.unverified",
+            )
+            for offered in ({**OAUTH, **KEYS}, SASL)
+            for name, other in zip(EXPECTED, ("issuer", "audience"), strict=True)
+        ),
         ({**OAUTH, **KEYS, "listener.name.http.ssl.client.auth": "none"}, "HTTP speaks no TLS"),
         (
             {**BASIC, "http.users.read": ("a",), "http.listener": "https://127.0.0.1:0", **PEM, **HTTPS_KEYS},
@@ -221,6 +234,13 @@ CERTIFICATE: dict[str, Value] = {"http.authentication": ("certificate",), "http.
 def test_wishes_for_safety_that_would_not_be_fulfilled(values: dict[str, Value], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         broker_config(values)
+
+
+@pytest.mark.parametrize("offered", [{**OAUTH, **KEYS}, SASL], ids=["http", "sasl"])
+def test_audience_and_issuer_of_tokens_are_held_to_something_or_said_to_be_free(offered: dict[str, Value]) -> None:
+    lifted: dict[str, Value] = {f"sasl.oauthbearer.allow.unverified.{what}": True for what in ("audience", "issuer")}
+    for more in (EXPECTED, lifted):
+        assert broker_config({**offered, **more}) is not None
 
 
 def test_http_may_have_keys_and_rules_of_tokens_of_its_own() -> None:

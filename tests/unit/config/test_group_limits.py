@@ -78,9 +78,29 @@ def test_a_session_is_longer_than_a_heartbeat() -> None:
 
 def test_every_setting_that_the_broker_has_too_is_limited() -> None:
     unlimited = {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
-    assert GROUP_SETTINGS.keys() - LIMITED.keys() == unlimited
+    idle = {
+        "errors.deadletterqueue.copy.record.enable",
+        "errors.deadletterqueue.topic.name",
+        "streams.assignor.name",
+        "streams.rack.aware.assignment.tags",
+    }
+    assert GROUP_SETTINGS.keys() - LIMITED.keys() == unlimited | idle
     without = {name for name, names in LIMITED.items() if names.lowest is names.highest is None}
     assert without == {"streams.initial.rebalance.delay.ms"}
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "refused"),
+    [
+        ("errors.deadletterqueue.topic.name", "", "dead"),
+        ("streams.assignor.name", "sticky", "mine"),
+        ("streams.rack.aware.assignment.tags", "", "zone"),
+    ],
+)
+def test_what_cannot_be_done_is_taken_as_its_default_alone(name: str, taken: str, refused: str) -> None:
+    assert validate({name: taken}, GROUP_SETTINGS)[1] == []
+    (problem,) = validate({name: refused}, GROUP_SETTINGS)[1]
+    assert problem.startswith(f"{name}={refused!r}")
 
 
 def test_limits_that_were_widened_count() -> None:

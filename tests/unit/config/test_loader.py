@@ -81,6 +81,39 @@ def test_a_file_of_kafkas_starts_us(tmp_path: Path) -> None:
     )
 
 
+COPIES = (
+    "default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)  # fmt: skip
+
+
+def test_copies_of_a_cluster_are_taken_and_read_as_one(tmp_path: Path) -> None:
+    """A server.properties of three brokers starts this one, and says what became of it."""
+    file = write(tmp_path, "".join(f"{name}=3\n" for name in COPIES))
+    config = load_config(file)
+    assert config.notices == (
+        "taken and read as 1: default.replication.factor=3, offsets.topic.replication.factor=3, "
+        "transaction.state.log.replication.factor=3, share.coordinator.state.topic.replication.factor=3 "
+        "(one node keeps one copy of each partition)",
+    )
+    for name in COPIES:
+        assert getattr(config, name.replace(".", "_")) == 1
+        assert config.given[name] == "1"
+    assert load_config(None, {}, [f"{name}=1" for name in COPIES]).notices == ()
+    assert load_config(None, {}, ["default.replication.factor= 2 "]).notices == (
+        "taken and read as 1: default.replication.factor=2 (one node keeps one copy of each partition)",
+    )
+    (problem,) = problems_of(None, {}, ["default.replication.factor=0"])
+    assert "is out of range; allowed: 1 … 2147483647" in problem
+
+
+def test_more_copies_in_sync_than_there_are_end_the_start_with_what_to_do() -> None:
+    assert list(problems_of(None, {}, ["min.insync.replicas=2"])) == [
+        "min.insync.replicas='2' is out of range; allowed: 1, as one node keeps one copy; leave it out or set it to 1 (--set)"
+    ]
+    assert load_config(None, {}, ["min.insync.replicas=1"]).given["min.insync.replicas"] == "1"
+
+
 def test_everything_wrong_is_gathered(tmp_path: Path) -> None:
     file = write(tmp_path, "log.segment.bytes=13\nnum.partition=3\n")
     environment = {"TIDELOG_NUM_PARTITIONS": "many", "TIDELOG_LOG_SEGMENT_BITES": "1"}

@@ -31,6 +31,7 @@ def test_it_names_every_layout_and_rule(page: str) -> None:
         "recovery-point-offset-checkpoint",
         "tidelog-recovery-point-offset-checkpoint",
         "tidelog-last-stop",
+        "tidelog-scrub",
         "partition.metadata",
         "meta.properties",
     ):

@@ -12,11 +12,14 @@ from tidelog.protocol.messages.fetch import EpochEndOffset, FetchableTopicRespon
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.protocol.messages.streams_group_describe import DescribedStreamsGroup, StreamsGroupDescribeResponse
+from tidelog.protocol.messages.streams_group_topology_description_update import TopologyDescription
 from tidelog.protocol.primitives import unsigned_varint
 from tidelog.protocol.schema import (
     INT64,
     STRING,
     EncodedOnce,
+    EncodedStruct,
     Message,
     Struct,
     VersionRange,
@@ -305,6 +308,19 @@ def test_elements_that_are_encoded_once_are_not_looked_at_again() -> None:
     often[0].max_version = 9  # which nobody may do
     assert encode(ApiVersionsResponse(api_keys=often), 3) == first
     assert encode(ApiVersionsResponse(api_keys=often), 2) != encode(ApiVersionsResponse(api_keys=list(often[:0])), 2)
+
+
+def test_a_struct_that_is_encoded_already_is_copied() -> None:
+    description = random_struct(random.Random(7), TopologyDescription, 0)
+    for version in (0, 1):
+        for found in (description, EncodedStruct(encode(description, 0)), None):
+            group = DescribedStreamsGroup(group_id="g", assignor_name="a")
+            if version:
+                group.topology_description = found
+            response = StreamsGroupDescribeResponse(groups=[group])
+            (again,) = decode(StreamsGroupDescribeResponse, version, encode(response, version))[0].groups
+            assert again.topology_description == (description if version and found is not None else None)
+            assert again.assignor_name == ("a" if version else None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from support.documentation import (
     block_problems,
     blocks,
     commands,
+    followed,
     link_problem,
     links,
     pages,
     printed_as,
 )
+from support.page_runs import needs_run
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -27,6 +30,46 @@ def test_links_and_blocks(page: Path) -> None:
     wrong = [f"line {link.line}: {problem}" for link in links(page) if (problem := link_problem(link))]
     wrong += [f"line {block.line}: {problem}" for block in blocks(page) for problem in block_problems(block)]
     assert wrong == []
+
+
+@pytest.mark.parametrize("page", followed(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_command_of_a_guide_is_run_or_says_why_not(page: Path) -> None:
+    assert [block.place for block in needs_run(page)] == []
+
+
+def test_much_is_run() -> None:
+    run = [block for page in followed() for block in blocks(page) if block.marks & {"run", "serves"}]
+    assert len(followed()) >= 15
+    assert len(run) >= 40
+
+
+def test_a_command_without_a_mark_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    assert [block.line for block in needs_run(page)] == [5, 17]  # the second is marked
+
+
+#: What a reader can type today. tidelog is on no index: no page and no message may say that it is.
+NOT_ON_AN_INDEX = re.compile(r"pip install (?:--\S+ )*['\"]?tidelog\b")
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_installs_from_an_index(page: Path) -> None:
+    if page.parent.name == "adr" or page.name in ("CHANGELOG.md", "COMMAND_LINE.md"):
+        return  # what was, and what commands say of themselves
+    assert NOT_ON_AN_INDEX.findall(page.read_text(encoding="utf-8")) == []
+
+
+def test_each_page_that_installs_says_it_as_the_install_page_does() -> None:
+    """One text: a block that installs is the one of docs/how-to/install.md, byte for byte."""
+    texts = {
+        page.name: block.text
+        for page in (DOCS / "how-to/install.md", DOCS / "QUICKSTART.md")
+        for block in blocks(page)
+        if "venv" in block.text
+    }
+    assert len(texts) == 2
+    assert len(set(texts.values())) == 1, texts
 
 
 def test_much_is_looked_at() -> None:
@@ -103,6 +146,9 @@ def test_a_link_that_leads_nowhere_is_found() -> None:
         ("ini", "a = 1\n"),
         ("ini", "[pytest]\ntidelog_settings =\n    num.partitins=3\n"),
         ("properties", "log.retention.hous=3\n"),
+        ("java", "class A { void a() { }\n"),
+        ("go", 'var a = map[string]string{"TIDELOG_NUM_PARTITINS": "3"}\n'),
+        ("typescript", "const a = { b: [1) };\n"),
         ("fortran", "PRINT *, 'x'\n"),
     ],
 )
@@ -121,6 +167,9 @@ def test_each_parser_takes_what_is_right() -> None:
         "json": "{}\n",
         "ini": "[pytest]\ntidelog_settings =\n    num.partitions=3\n",
         "properties": "# comment\nlog.retention.hours=3\n",
+        "java": 'class A { void a() { b("TIDELOG_NUM_PARTITIONS", ")"); } }\n',
+        "go": "func a() []string { return nil }\n",
+        "typescript": "const a = { b: `(`, c: [1] };\n",
     }
     assert set(right) == set(PARSERS)
     for language, text in right.items():

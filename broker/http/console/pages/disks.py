@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from ..layout import card, document, facts, live, note, progress
 from ..units import count_text, duration_text, size_text
+from .damage import directory_damage, directory_facts, scrub_facts
 
 if TYPE_CHECKING:
     from .....storage.io.disk_space import DiskSpace
+    from .....storage.scrub.status import ScrubStatus
     from ..html import Element
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState
@@ -17,14 +19,15 @@ if TYPE_CHECKING:
 def disks(state: ConsoleState, request: PageRequest) -> Page:
     """Page of disks."""
     spaces = dict(state.services.logs.spaces)
+    scrubbed = {status.directory: status for status in scrub_facts(state).statuses}
     return document(
         state, request, "Disks",
-        live("disks", [_directory(state, path, space) for path, space in spaces.items()]),
+        live("disks", [_directory(state, path, space, scrubbed.get(path)) for path, space in spaces.items()]),
         is_live=True,
     )  # fmt: skip
 
 
-def _directory(state: ConsoleState, path: str, space: DiskSpace) -> Element:
+def _directory(state: ConsoleState, path: str, space: DiskSpace, scrubbed: ScrubStatus | None) -> Element:
     services = state.services
     logs = [log for log in services.logs.logs() if log.directory.rpartition("/")[0] == path]
     pace = dict(services.logs.paces).get(path)
@@ -45,5 +48,7 @@ def _directory(state: ConsoleState, path: str, space: DiskSpace) -> Element:
             None if pace is None or not pace.longest_s else ("longest write lately", duration_text(pace.longest_s)),
             ("failed partitions", count_text(sum(log.failure is not None for log in logs))),
             ("new partitions are made here", "no" if path in services.config.cordoned_log_dirs else "yes"),
+            *(() if scrubbed is None else directory_facts(scrubbed, state.now_ms)),
         ),
+        () if scrubbed is None else directory_damage(scrubbed),
     )  # fmt: skip

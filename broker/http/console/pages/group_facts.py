@@ -10,12 +10,14 @@ The newer Describe APIs differ in what a member has; what is read here are the f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .....protocol.api_keys import ApiKey
 from .....protocol.errors import ErrorCode, ProtocolError
 from .....protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from .....protocol.schema import decode_with_version
+from .....protocol.schema import decode, decode_with_version
+from ....runtime.threads import shortened_switch_interval
 from ..page_request import FAILED, NOT_FOUND, UNAVAILABLE, PageError
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ..state import ConsoleState
 
 CLASSIC, SHARE = "classic", "share"
+MAX_TOPOLOGY_LINES = 2000
 
 
 class Listed(NamedTuple):
@@ -54,6 +57,8 @@ class Described(NamedTuple):
     state: str
     details: tuple[tuple[str, str], ...]
     members: tuple[Member, ...]
+    topology: tuple[str, ...] | None = None
+    """Lines; empty where its application has not told it, None in a group that has none."""
 
 
 class Position(NamedTuple):
@@ -90,7 +95,7 @@ def describe_group(state: ConsoleState, listed: Listed) -> Described:
     """Description of a group with its members. PageError."""
     describe = ApiKey.__members__.get(f"{listed.type.upper()}_GROUP_DESCRIBE")
     if describe is not None and state.calls.has(describe):
-        (group,) = state.calls.ask(describe, lambda request: request(group_ids=[listed.group_id])).groups
+        (group,) = state.calls.ask(describe, lambda request: _describe_request(request, listed.group_id)).groups
         _check(group.error_code, getattr(group, "error_message", None))
         return _heartbeat_group(group)
     (group,) = state.calls.ask(ApiKey.DESCRIBE_GROUPS, lambda request: request(groups=[listed.group_id])).groups
@@ -98,6 +103,12 @@ def describe_group(state: ConsoleState, listed: Listed) -> Described:
     members = tuple(_classic_member(group.protocol_type, member) for member in group.members)
     details = (("protocol", group.protocol_data),) if group.protocol_data else ()
     return Described(group.group_id, group.group_state, details, members)
+
+
+def _describe_request(kind: Any, group_id: str) -> Any:
+    """A request for one group, with the graph of its topology where groups of its type have one."""
+    has_topology = any(field.name == "include_topology_description" for field in getattr(kind, "FIELDS", ()))
+    return kind(group_ids=[group_id], **({"include_topology_description": True} if has_topology else {}))
 
 
 def _check(code: int, message: str | None = None) -> None:
@@ -129,7 +140,17 @@ def _classic_member(protocol_type: str, member: Any) -> Member:
 
 
 #: Of a group and of a member: what is shown elsewhere, or says nothing to people.
-_GROUP_SHOWN = frozenset({"error_code", "error_message", "group_id", "group_state", "members", "authorized_operations"})
+_GROUP_SHOWN = frozenset(
+    {
+        "error_code",
+        "error_message",
+        "group_id",
+        "group_state",
+        "members",
+        "authorized_operations",
+        "topology_description_status",
+    }
+)
 _MEMBER_SHOWN = frozenset({"member_id", "instance_id", "client_id", "client_host"})
 
 
@@ -140,7 +161,29 @@ def _heartbeat_group(group: Any) -> Described:
         if name not in _GROUP_SHOWN and value not in (None, "")
     )
     return Described(
-        group.group_id, group.group_state, details, tuple(_heartbeat_member(member) for member in group.members)
+        group.group_id,
+        group.group_state,
+        details,
+        tuple(_heartbeat_member(member) for member in group.members),
+        _topology(group),
+    )
+
+
+def _topology(group: Any) -> tuple[str, ...] | None:
+    if not hasattr(group, "topology_description"):
+        return None
+    if group.topology_description is None:
+        return ()
+    from .....protocol.messages.streams_group_topology_description_update import TopologyDescription
+    from ....groups.streams.topology_text import lines_of
+
+    with shortened_switch_interval():
+        description, _ = decode(TopologyDescription, 0, group.topology_description)  # as it is stored
+        lines = tuple(islice(lines_of(description), MAX_TOPOLOGY_LINES + 1))
+    return (
+        lines
+        if len(lines) <= MAX_TOPOLOGY_LINES
+        else (*lines[:-1], "… tidelog groups describe --topology shows the rest")
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..html import Element, element
@@ -113,8 +114,15 @@ def group(state: ConsoleState, request: PageRequest) -> Page:
         ),
         card("Offsets", _positions(at, owners), quiet(LAG_HINT)),
         card("Members", table(heads, member_rows, caption="Members") if member_rows else quiet("It has no members.")),
+        None if described.topology is None else card("Topology", _topology(described.topology)),
         trail=(link("Groups", "/groups"),),
     )  # fmt: skip
+
+
+def _topology(lines: Sequence[str]) -> Element:
+    if not lines:
+        return quiet("Its application has not described it: Kafka Streams does so from 4.4 on.")
+    return element("pre", "\n".join(lines), class_="data", tabindex=0)
 
 
 def _actions(listed: Listed) -> Element:

@@ -9,6 +9,7 @@ from .....cleaner.eligibility import Cause
 from ..html import Element, element
 from ..layout import badge, card, cards, document, facts, link, live, note, quiet, table, topic_link
 from ..units import count_text, duration_text, size_text
+from .damage import scrub_facts, whole_text
 from .throughput import bytes_chart, requests_chart, waiting
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def _facts(state: ConsoleState, logs: Sequence[UnifiedLog]) -> Element:
         ("partitions", count_text(len(logs))),
         ("logs", size_text(sum(log.size for log in logs))),
         ("free on disk", link(" · ".join(map(size_text, free)) or "not looked at yet", "/disks")),
+        ("all read whole", link(whole_text(scrub_facts(state).statuses, state.now_ms), "/disks")),
         ("connections", link(count_text(len(server.connections)), "/connections")),
         ("actions", "on" if services.config.http_admin_enable else "off (http.admin.enable)"),
     )

@@ -85,9 +85,9 @@ def browse(state: ConsoleState, request: PageRequest, topic: str, partition: str
             isolation=isolation,
         ),
         quiet(remark) if remark else None,
-        _pager(reader, slice_, path, kept),
+        _pager(reader, slice_, path, kept, "Other records"),
         card(_range_text(reader, slice_), _table(slice_.entries, log, topic, partition)),
-        _pager(reader, slice_, path, kept) if len(slice_.entries) > 10 else None,
+        _pager(reader, slice_, path, kept, "Other records, below the table") if len(slice_.entries) > 10 else None,
         trail=(link(*TOPICS_CRUMB), topic_link(topic), topic_link(topic, log.partition)),
     )  # fmt: skip
 
@@ -238,7 +238,8 @@ def _range_text(reader: RecordReader, slice_: Slice) -> str:
     return f"Offsets {first} to {last} of {reader.start} to {reader.limit}"
 
 
-def _pager(reader: RecordReader, slice_: Slice, path: str, kept: dict[str, object]) -> Element:
+def _pager(reader: RecordReader, slice_: Slice, path: str, kept: dict[str, object], label: str) -> Element:
+    """Links to older and newer records; `label` tells the two of a page apart for who hears it."""
     first, following = slice_.first_offset, slice_.next_offset
     older = newer = None
     if first > reader.start:
@@ -247,7 +248,7 @@ def _pager(reader: RecordReader, slice_: Slice, path: str, kept: dict[str, objec
         newer = [link("newer", path, offset=following, **kept), link("newest", path, **kept)]
     if older is None and newer is None:
         return quiet("All there is.")
-    return element("nav", older, newer, class_="pager", aria_label="Other records")
+    return element("nav", older, newer, class_="pager", aria_label=label)
 
 
 def _table(entries: list[Entry], log: UnifiedLog, topic: str, partition: str) -> Element:

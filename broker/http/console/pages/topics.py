@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .....config.definitions import TOPIC_SETTINGS
 from ....cleaning.why import why_partition
 from ....metadata.creation_limits import NOBODYS
 from ....metadata.topics import INTERNAL_TOPICS
@@ -24,11 +25,15 @@ from ..layout import (
     topic_link,
     topic_path,
 )
-from ..units import count_text, duration_text, plural, size_text, time_text
+from ..units import count_text, duration_text, plural, size_text, time_text, visible
 from .anatomy import anatomy, next_to_go
+from .damage import damage_card, scrub_facts, whole_text
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from .....storage.log.unified_log import UnifiedLog
+    from .....storage.scrub.status import ScrubStatus
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState
 
@@ -89,6 +94,7 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
         for cleaning in state.services.cleaner.manager.partitions()
         if cleaning.topic == name
     }
+    damaged = scrub_facts(state).present
     is_compacted = "compact" in logs[0].config.cleanup_policy
     rows = [
         (
@@ -96,7 +102,7 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
             log.log_start_offset, log.high_watermark, log.log_end_offset,
             count_text(log.segment_count), size_text(log.size),
             _dirty_text(dirty.get(log.partition)) if is_compacted else _next_due(log, now_ms),
-            [_state(log, now_ms), " ", link("records", topic_path(name, log.partition, "records"))],
+            [_state(log, now_ms, damaged), " ", link("records", topic_path(name, log.partition, "records"))],
         )
         for log in logs[:MAX_PARTITIONS]
     ]  # fmt: skip
@@ -160,9 +166,11 @@ def _next_due(log: UnifiedLog, now_ms: int) -> str:
     return time_text(outlook.next_due_ms, now_ms).partition(",")[0]
 
 
-def _state(log: UnifiedLog, now_ms: int) -> Element | None:
+def _state(log: UnifiedLog, now_ms: int, damaged: Container[tuple[str, int]]) -> Element | None:
     if log.failure is not None:
         return badge("failed", "bad")
+    if (log.topic, log.partition) in damaged:
+        return badge("damaged", "bad")
     if flush_is_behind(log, now_ms):
         return badge("sync late", "warn")
     if log.last_stable_offset < log.high_watermark:
@@ -174,6 +182,7 @@ def partition(state: ConsoleState, request: PageRequest, name: str, number: str)
     """Page of a partition: its segments to scale, and why each of them is still there."""
     log = state.log_of(name, number)
     services = state.services
+    scrubbed = scrub_facts(state)
     told = why_partition(log, services.cleaner.manager, is_cleaner_enabled=services.cleaner.is_enabled)
     segments = told["segments"]
     shown = [name for name in ("clean", "dirty", "closed", "active") if any(s["section"] == name for s in segments)]
@@ -187,9 +196,10 @@ def partition(state: ConsoleState, request: PageRequest, name: str, number: str)
     return document(
         state, request, log.name,
         note(f"Takes no records until a restart: {log.failure}", kind="bad") if log.failure is not None else None,
+        damage_card(scrubbed, log),
         card(
             "Anatomy", anatomy(told), element("p", keys, class_="keys"),
-            _offsets(told),
+            _offsets(told, scrubbed.status_of(log)),
             element(
                 "p",
                 link("records", topic_path(name, number, "records")), " ",
@@ -207,7 +217,7 @@ def partition(state: ConsoleState, request: PageRequest, name: str, number: str)
             "Segments, and why they are there",
             table(
                 heads,
-                [_segment_row(segment, told["asOfMs"]) for segment in segments],
+                [_segment_row(segment, name, told["asOfMs"]) for segment in segments],
                 {0, 1, 2},
                 caption=f"Segments of {log.name}",
             ),
@@ -218,7 +228,7 @@ def partition(state: ConsoleState, request: PageRequest, name: str, number: str)
     )  # fmt: skip
 
 
-def _offsets(told: dict[str, Any]) -> Element:
+def _offsets(told: dict[str, Any], scrubbed: ScrubStatus | None) -> Element:
     ratio = told["dirtyRatio"]
     return facts(
         ("log start offset", str(told["logStartOffset"])),
@@ -231,6 +241,7 @@ def _offsets(told: dict[str, Any]) -> Element:
         None if ratio is None else ("cleaned above", f"{100 * told['minCleanableDirtyRatio']:.0f} % dirty"),
         None if told["nextMs"] is None else ("next change by time alone", time_text(told["nextMs"], told["asOfMs"])),
         ("being cleaned", "yes, now") if told["inWork"] else None,
+        None if scrubbed is None else ("last read whole", whole_text((scrubbed,), told["asOfMs"])),
     )
 
 
@@ -250,10 +261,14 @@ def _ledger(told: dict[str, Any]) -> Element | None:
     )
 
 
-def _segment_row(segment: dict[str, Any], now_ms: int) -> tuple[object, ...]:
-    held = [
-        f"{reason['reason']}" if reason["setting"] is None else f"{reason['setting']}={reason['value']}"
+def _segment_row(segment: dict[str, Any], topic: str, now_ms: int) -> tuple[object, ...]:
+    held = dict.fromkeys(
+        (reason["setting"], reason["reason"] if reason["setting"] is None else f"{reason['setting']}={reason['value']}")
         for reason in segment["reasons"]
+    )
+    because = [
+        [", " if number else "", visible(text) if setting is None else _setting_link(topic, setting, text)]
+        for number, (setting, text) in enumerate(held)
     ]
     until = time_text(segment["untilMs"], now_ms) or segment["event"] or ""
     return (
@@ -261,6 +276,12 @@ def _segment_row(segment: dict[str, Any], now_ms: int) -> tuple[object, ...]:
         segment["endOffset"],
         size_text(segment["size"]),
         badge(segment["section"], segment["section"]),
-        ", ".join(dict.fromkeys(held)),
+        because,
         until,
     )
+
+
+def _setting_link(topic: str, setting: str, text: str) -> Element:
+    """`text` as a link to the setting's entry: the topic's where topics have it, else the broker's."""
+    page = topic_path(topic, "settings") if setting in TOPIC_SETTINGS else "/settings"
+    return link(text, f"{page}#{setting}")

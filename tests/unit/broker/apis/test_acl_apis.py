@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.nodes import made
+from tidelog.broker.metadata.features import METADATA_VERSION, Features
 from tidelog.broker.requests.access import refusal
 from tidelog.broker.requests.context import RequestContext
 from tidelog.broker.requests.dispatcher import refused
@@ -48,6 +49,7 @@ class RuledBroker:
 
     def __init__(self, **settings: Any) -> None:
         self.store: Any = Store()
+        self.features = Features()
         self.authorizer = AclAuthorizer({}, self.store, BrokerConfig(**{"super_users": "User:admin", **settings}))
 
     async def ask(self, request: ApiMessage, version: int = 3, who: str = "User:admin") -> Any:
@@ -55,7 +57,7 @@ class RuledBroker:
         assert registration.handler is not None
         connection: Any = SimpleNamespace(principal=who, peer_host="127.0.0.1")
         audit = SimpleNamespace(denied=lambda *refusal: None)
-        broker: Any = SimpleNamespace(authorizer=self.authorizer, audit=made(audit))
+        broker: Any = SimpleNamespace(authorizer=self.authorizer, audit=made(audit), features=self.features)
         sent, _ = decode(type(request), version, encode(request, version))
         context = RequestContext(broker, connection, request.API_KEY, version, 1, None)
         code = refusal(registration.requires, sent, context)  # as the dispatcher does
@@ -86,6 +88,15 @@ async def test_rules_are_made_once_and_what_is_wrong_has_its_own_error() -> None
     assert [(rule.pattern_type, rule.resource_name) for rule in ruled.rules()] == [(3, "orders"), (4, "orders")]
     assert (await ruled.create({}))[0] == (0, None)
     assert len(ruled.rules()) == 2
+
+
+async def test_ranges_of_addresses_are_taken_from_a_level_on() -> None:
+    ruled = RuledBroker()
+    wanted = ({"host": "10.0.0.0/8"}, {"host": "10.0.0.0/99"}, {"host": "10.0.0.7"})
+    assert [code for code, _ in await ruled.create(*wanted)] == [ErrorCode.UNSUPPORTED_VERSION] * 2 + [0]
+    ruled.features.finalize(METADATA_VERSION, 32)
+    assert [code for code, _ in await ruled.create(*wanted)] == [0, ErrorCode.INVALID_REQUEST, 0]
+    assert sorted(rule.host for rule in ruled.rules()) == ["10.0.0.0/8", "10.0.0.7"]
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,20 +13,30 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.schema import decode, encode
 
+CLUSTER, NODE = "MkU3OEVBNTcwNTJENDM2Qg", 4
+
 
 def ask(
-    version: int, name: str = "librdkafka", software: str = "2.16.0-rc1", *, telemetry: bool = True
+    version: int, name: str = "librdkafka", software: str = "2.16.0-rc1", *, telemetry: bool = True, **meant: Any
 ) -> ApiVersionsResponse:
     context: Any = SimpleNamespace(
         api_version=version,
-        services=SimpleNamespace(features=Features(), listed_apis=listed_versions(load_apis(), telemetry=telemetry)),
+        services=SimpleNamespace(
+            features=Features(),
+            listed_apis=listed_versions(load_apis(), telemetry=telemetry),
+            logs=SimpleNamespace(cluster_id=CLUSTER, node_id=NODE),
+        ),
         connection=SimpleNamespace(),
+        client_id="me",
     )
-    request = ApiVersionsRequest(client_software_name=name, client_software_version=software)
-    return decode(ApiVersionsResponse, version, encode(api_versions(request, context), version))[0]
+    sent = ApiVersionsRequest(client_software_name=name, client_software_version=software, **meant)
+    request, _ = decode(ApiVersionsRequest, version, encode(sent, version))
+    answer = decode(ApiVersionsResponse, version, encode(api_versions(request, context), version))[0]
+    assert hasattr(context.connection, "software") == (version >= 3 and not answer.error_code)
+    return answer
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_what_is_listed_is_what_is_registered(version: int) -> None:
     listed = {api.api_key: (api.min_version, api.max_version) for api in ask(version).api_keys}
     registered = {key: (entry.min_version, entry.max_version) for key, entry in load_apis().items()}
@@ -34,6 +45,43 @@ def test_what_is_listed_is_what_is_registered(version: int) -> None:
     assert listed == registered
     rows = listed_versions(load_apis(), telemetry=True)
     assert listed == {row.api_key: (row.min_version, row.max_version) for row in rows if row.api_key}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "is_well"),
+    [
+        (CLUSTER, NODE, True),
+        (None, -1, True),
+        (CLUSTER, NODE + 1, False),
+        (CLUSTER, -2, False),
+        ("another", NODE, False),
+        ("", NODE, False),
+        (CLUSTER.lower(), NODE, False),
+        ("x" * 30_000, 0x7FFFFFFF, False),
+    ],
+)
+def test_a_client_that_means_another_node_has_to_begin_anew(
+    cluster: str | None, node: int, is_well: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """KIP-1242: the address leads here by mistake. An error and nothing else; one short line says so."""
+    caplog.set_level(logging.INFO, "tidelog")
+    answer = ask(5, cluster_id=cluster, node_id=node)
+    assert answer == ask(5) if is_well else answer == ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == (not is_well)
+    assert all(f"meant node {node} of cluster" in line and f"node {NODE} of {CLUSTER}" in line for line in lines)
+    assert all(len(line) < 500 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "node"),
+    [("a b", "another", 1), ("a", None, NODE), ("a", None, 0), ("a", CLUSTER, -1), ("a", "another", -1)],
+)
+def test_half_a_node_is_no_request_and_neither_is_a_name_with_a_space(
+    name: str, cluster: str | None, node: int
+) -> None:
+    answer = ask(5, name, cluster_id=cluster, node_id=node)
+    assert answer == ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
 
 
 def test_clients_are_asked_for_their_metrics_only_where_that_is_set() -> None:

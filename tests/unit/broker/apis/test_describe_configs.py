@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.fake_logs import FakeLogs
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.describe_configs import describe_configs
+from tidelog.broker.runtime.cooperative import ChunkedResult
 from tidelog.config.definitions import TOPIC_SETTINGS
+from tidelog.config.listener import parse_address
 from tidelog.protocol.config_resources import ConfigResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_configs import (
@@ -21,12 +26,25 @@ from tidelog.protocol.schema import decode, encode
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = ConfigResourceType
 
 
+def finished(work: ChunkedResult[Any]) -> Any:
+    """The result, where every turn comes at once."""
+    work._context = SimpleNamespace(next_turn=lambda: asyncio.sleep(0))
+    steps = work.__await__()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
 def ask(
     world: TopicWorld, kind: int, name: str, *keys: str, version: int = 4, synonyms: bool = False, docs: bool = False
 ) -> DescribeConfigsResult:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms, include_documentation=docs)
-    response = describe_configs(request, world.context(version))
+    response: Any = describe_configs(request, world.context(version))
+    if isinstance(response, ChunkedResult):  # the broker's settings are many
+        response = finished(response)
     decoded, _ = decode(DescribeConfigsResponse, version, encode(response, version))
     (result,) = decoded.results
     assert (result.resource_type, result.resource_name) == (kind, name)
@@ -73,6 +91,19 @@ async def test_the_brokers_settings_are_told(tmp_path: Path) -> None:
         assert ask(world, BROKER, "").configs == []
 
 
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [("127.0.0.1:0", "127.0.0.1:4711"), ("https://[::1]:0", "https://[::1]:4711"), ("127.0.0.1:80", "127.0.0.1:80")],
+)
+async def test_http_is_told_with_the_port_that_is_bound(tmp_path: Path, configured: str, expected: str) -> None:
+    values: dict[str, Any] = {"http.listener": configured}
+    listener = parse_address(configured, "http", "https")
+    async with topic_world(tmp_path, FakeLogs(node_id=3), given=values, http_listener=listener) as world:
+        world.http_port = 4711
+        (row,) = ask(world, BROKER, "3", "http.listener").configs
+        assert row.value == expected
+
+
 async def test_loggers_are_told_with_their_levels(tmp_path: Path) -> None:
     logger = logging.getLogger("tidelog.test_describe_configs")
     logger.setLevel("ERROR")
@@ -89,7 +120,7 @@ async def test_loggers_are_told_with_their_levels(tmp_path: Path) -> None:
 async def test_groups_and_client_metrics_have_defaults_until_they_are_given_settings(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
         rows = {row.name: row for row in ask(world, GROUP, "some").configs}
-        assert len(rows) == 17
+        assert len(rows) == 21
         session = rows["consumer.session.timeout.ms"]
         assert (session.value, session.config_source, session.config_type) == ("45000", 5, 3)
         await world.resources.alter("client-metrics", "m", lambda _: {"interval.ms": "1000"})

@@ -118,7 +118,7 @@ def versions(key: ApiKey) -> range:
     return range(entry.min_version, entry.max_version + 1)
 
 
-def test_the_versions_are_those_of_kafka_4_3_and_all_before_it():
+def test_the_versions_are_those_of_kafka_4_4_and_all_before_it():
     expected = {
         ApiKey.OFFSET_COMMIT: (0, 10),
         ApiKey.OFFSET_FETCH: (0, 10),
@@ -129,7 +129,7 @@ def test_the_versions_are_those_of_kafka_4_3_and_all_before_it():
         ApiKey.SYNC_GROUP: (0, 5),
         ApiKey.DESCRIBE_GROUPS: (0, 6),
         ApiKey.LIST_GROUPS: (0, 5),
-        ApiKey.DELETE_GROUPS: (0, 2),
+        ApiKey.DELETE_GROUPS: (0, 3),
         ApiKey.OFFSET_DELETE: (0, 0),
     }
     found = {key: (load_apis()[key].min_version, load_apis()[key].max_version) for key in expected}
@@ -566,3 +566,5 @@ def test_delete_groups(apis, version):
         ("busy", ErrorCode.NON_EMPTY_GROUP),
         ("none", ErrorCode.GROUP_ID_NOT_FOUND),
     ]
+    said = [r.error_message for r in answer.results]
+    assert said == ([None, "the group has members", "there is no such group"] if version >= 3 else [None] * 3)

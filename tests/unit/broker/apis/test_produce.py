@@ -214,11 +214,11 @@ async def test_a_message_set_of_either_format(
     either_machine: World, version: int, magic: int, codec: Compression
 ) -> None:
     rig = OldRig(either_machine, message_timestamp_type="LogAppendTime")
-    for first, values in ((0, (b"a", b"b")), (2, (b"c", b"d" * 9000))):
+    for first, values in ((0, (b"a", b"b")), (2, (b"c", b"d" * (QUICK_BYTES + 1)))):
         row = await rig.ask(version, old_set(magic, *values, codec=codec))
         assert (row.error_code, row.base_offset) == (ErrorCode.NONE, first)
         assert row.log_append_time_ms == (START_MS if version >= 2 else -1)
-    assert rig.values() == [b"a", b"b", b"c", b"d" * 9000]
+    assert rig.values() == [b"a", b"b", b"c", b"d" * (QUICK_BYTES + 1)]
     assert rig.broker.counters.produced_records == 4
     rig.broker.conversions.close()
 
@@ -280,14 +280,14 @@ async def test_acks_of_old_versions(either_machine: World, codec: Compression) -
 
 async def test_a_partition_that_is_named_twice_keeps_its_order(either_machine: World) -> None:
     rig = OldRig(either_machine)
-    sets = [old_set(1, b"a" * 9000), old_set(1, b"b"), old_set(1, b"c")]
+    sets = [old_set(1, b"a" * (QUICK_BYTES + 1)), old_set(1, b"b"), old_set(1, b"c")]
     data = [PartitionProduceData(index=0, records=records) for records in sets]
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
     frame = bytearray(struct.pack(">hhih", 0, 2, 7, -1) + encode(request, 2))
     answer: Any = await produce(rig.broker, frame, 0, len(frame), 2, 7, SimpleNamespace(last_active=NOW, client=""))  # type: ignore
     response, _ = decode(ProduceResponse, 2, answer, 8)
     assert [row.base_offset for row in response.responses[0].partition_responses] == [0, 1, 2]
-    assert rig.values() == [b"a" * 9000, b"b", b"c"]
+    assert rig.values() == [b"a" * (QUICK_BYTES + 1), b"b", b"c"]
     rig.broker.conversions.close()
 
 

@@ -26,6 +26,7 @@ from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPa
 from tidelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from tidelog.protocol.messages.unregister_controller import UnregisterControllerRequest
 from tidelog.protocol.schema import ApiMessage, decode, encode
 
 NODE, CLUSTER = 4, "abc"
@@ -122,6 +123,9 @@ async def test_brokers_and_voters_stay_as_they_are(tmp_path: Path) -> None:
     async with world_of(tmp_path) as world:
         assert ask(world, UnregisterBrokerRequest(broker_id=5), 0).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
         assert ask(world, UnregisterBrokerRequest(broker_id=NODE), 0).error_code == ErrorCode.INVALID_REQUEST
+        for node, code in ((5, ErrorCode.CONTROLLER_ID_NOT_REGISTERED), (NODE, ErrorCode.INVALID_REQUEST)):
+            answer = ask(world, UnregisterControllerRequest(controller_id=node), 0)
+            assert (answer.error_code, f"controller {node} is" in answer.error_message) == (code, True)
         for request, versions in ((AddRaftVoterRequest, (0, 1)), (RemoveRaftVoterRequest, (0,))):
             for version in versions:
                 for cluster, code in (

@@ -106,3 +106,49 @@ async def test_members_commit_with_their_epoch(tmp_path: Path) -> None:
         with pytest.raises(ProtocolError) as caught:
             world.groups.groups.commit_offsets(dataclasses.replace(commit, generation=3))
         assert caught.value.code is ErrorCode.STALE_MEMBER_EPOCH
+
+
+async def test_versions(tmp_path: Path) -> None:
+    async with streams_world(tmp_path) as world:
+        old = await world.join(version=0, group_id="old")
+        assert (old.acceptable_recovery_lag, old.acceptable_recovery_lag_legacy) == (-1, 0)
+        new = await world.join(group_id="new")
+        assert (new.acceptable_recovery_lag, new.task_offset_interval_ms) == (10_000, 60_000)
+        assert (old.topology_description_required, new.topology_description_required) == (False, True)
+        refused = await world.beat(group_id="none", member_epoch=3)
+        assert (refused.acceptable_recovery_lag, refused.topology_description_required) == (-1, False)
+
+
+async def test_offsets_of_tasks_are_described_until_the_member_goes(tmp_path: Path) -> None:
+    async with streams_world(tmp_path) as world:
+        await world.join()
+        offsets = [wire.TaskOffset(subtopology_id="0", partition=part, offset=10 + part) for part in (0, 1)]
+        for told in (offsets, None):  # what is not told has not changed
+            answer = await world.beat(member_epoch=2, task_offsets=told, task_end_offsets=told)
+            assert answer.error_code == 0
+            ((member,),) = [group.members for group in await world.describe("app")]
+            assert (member.task_offsets, member.task_end_offsets) == (offsets, offsets)
+        assert world.groups.groups.heartbeat_groups.read("app").bytes_of("m") == 51  # type: ignore[union-attr]
+        await world.beat(member_epoch=-1)
+        await world.join()
+        ((member,),) = [group.members for group in await world.describe("app")]
+        assert member.task_offsets == []
+
+
+async def test_a_static_member_comes_back_under_another_id(tmp_path: Path) -> None:
+    async with streams_world(tmp_path) as world:
+        tasks = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+        first = await world.join(instance_id="i", **tasks)
+        away = await world.beat(instance_id="i", member_epoch=-2)
+        assert (first.member_epoch, away.error_code, away.member_epoch) == (2, 0, -2)
+        await world.restart()
+        back = await world.join(instance_id="i", member_id="n", **tasks)
+        assert (back.error_code, back.member_epoch, back.active_tasks) == (0, 2, first.active_tasks)
+        (group,) = await world.describe("app")
+        assert [(each.member_id, each.instance_id) for each in group.members] == [("n", "i")]
+        fenced = await world.beat(instance_id="i", member_epoch=2)
+        assert fenced.error_code == ErrorCode.FENCED_INSTANCE_ID
+        world.groups.log.failure = OSError("full")
+        await world.beat(instance_id="i", member_id="n", member_epoch=-1)
+        world.groups.log.failure = None
+        assert (await world.beat(instance_id="i", member_id="n", member_epoch=2)).error_code == 0

@@ -14,7 +14,7 @@ from support.fake_logs import InlineExecutor
 from support.mock_time import START_MS
 from support.nodes import made
 from support.permissions import EVERYTHING
-from support.transactions import Node
+from support.transactions import TOPIC_IDS, Node
 from tidelog.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from tidelog.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from tidelog.broker.apis.describe_producers import describe_producers
@@ -45,7 +45,9 @@ E = ErrorCode
 
 
 class WireNode(Node):
-    """A node that is asked through the wire."""
+    """A node that is asked through the wire, by who may do what `rights` say."""
+
+    rights: dict[str, Any] = EVERYTHING
 
     def ask(self, handler: Any, request: Any, response: type, version: int) -> Any:
         self.io_pool = InlineExecutor()
@@ -61,7 +63,7 @@ class WireNode(Node):
             io_pool=self.io_pool,
             producer_ids=SimpleNamespace(next=self._new_id),
         )
-        answer = handler(decoded, SimpleNamespace(services=broker, api_version=version, **EVERYTHING))
+        answer = handler(decoded, SimpleNamespace(services=broker, api_version=version, **self.rights))
         if inspect.isawaitable(answer):
             answer = self.wait(answer)
         return decode(response, version, encode(answer, version))[0]  # type: ignore[type-var]
@@ -93,16 +95,33 @@ class WireNode(Node):
         ]
 
     def commit(self, version: int, producer: Producer, group: str = "g", **fields: Any) -> int:
-        place = committing.TxnOffsetCommitRequestPartition(
-            partition_index=1, committed_offset=42, committed_metadata="m"
-        )
+        (code,) = self.commit_all(version, producer, [("t", 1)], group, **fields)
+        return code
+
+    def commit_all(
+        self, version: int, producer: Producer, places: list[tuple[str, int]], group: str = "g", **fields: Any
+    ) -> list[int]:
+        """A topic for each place, by name or by id as the version has it; a code for each."""
+        topics = [
+            committing.TxnOffsetCommitRequestTopic(
+                name=name if version < 6 else "",
+                topic_id=TOPIC_IDS.get(name, b"?" * 16) if version >= 6 else bytes(16),
+                partitions=[
+                    committing.TxnOffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=42, committed_metadata="m"
+                    )
+                ],
+            )
+            for name, index in places
+        ]
         request = committing.TxnOffsetCommitRequest(
             transactional_id="tx", group_id=group, producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch, **fields,
-            topics=[committing.TxnOffsetCommitRequestTopic(name="t", partitions=[place])],
+            producer_epoch=producer.producer_epoch, **fields, topics=topics,
         )  # fmt: skip
         answer = self.ask(txn_offset_commit, request, committing.TxnOffsetCommitResponse, version)
-        return int(answer.topics[0].partitions[0].error_code)
+        asked = [(topic.name, topic.topic_id, topic.partitions[0].partition_index) for topic in topics]
+        assert [(one.name, one.topic_id, one.partitions[0].partition_index) for one in answer.topics] == asked
+        return [int(one.partitions[0].error_code) for one in answer.topics]
 
     def end_txn(self, version: int, producer: Producer, *, commit: bool = True) -> tuple[int, int, int]:
         request = EndTxnRequest(
@@ -185,7 +204,7 @@ def test_add_offsets(wire_node: WireNode, version: int) -> None:
     assert ask(me, "") == E.INVALID_GROUP_ID
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_offsets_of_a_transaction(wire_node: WireNode, version: int) -> None:
     me = wire_node.init()
     if version < 5:
@@ -196,9 +215,57 @@ def test_offsets_of_a_transaction(wire_node: WireNode, version: int) -> None:
     assert wire_node.offset("g", partition=1, stable=False) == -1
     assert wire_node.commit(version, stale(me)) == E.INVALID_PRODUCER_EPOCH
     if version >= 3:
-        assert wire_node.commit(version, me, generation_id=3, member_id="m") == E.UNKNOWN_MEMBER_ID
-    wire_node.end("tx", me, commit=True, version=2 if version == 5 else 0)
+        stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+        assert wire_node.commit(version, me, **stranger) == E.UNKNOWN_MEMBER_ID
+    wire_node.end("tx", me, commit=True, version=2 if version >= 5 else 0)
     assert wire_node.offset("g", partition=1) == 42
+
+
+@pytest.mark.parametrize("version", range(3, 7))
+def test_offsets_of_a_member_whose_group_is_not_there(wire_node: WireNode, version: int) -> None:
+    me = wire_node.init()
+    wire_node.add("tx", me, wire_node.groups.partition_of("none"))
+    code = wire_node.commit(version, me, "none", generation_id_or_member_epoch=0, member_id="m")
+    assert code == (E.GROUP_ID_NOT_FOUND if version >= 6 else E.ILLEGAL_GENERATION)
+    assert wire_node.groups.group_count == 0
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_each_place_of_a_commit_has_its_own_answer(wire_node: WireNode, version: int) -> None:
+    me = wire_node.init()
+    wire_node.add("tx", me, wire_node.groups.partition_of("g"))
+    unknown = E.UNKNOWN_TOPIC_ID if version >= 6 else E.UNKNOWN_TOPIC_OR_PARTITION
+    codes = wire_node.commit_all(version, me, [("t", 1), ("gone", 0), ("t", 7), ("u", 0), ("t", 1)])
+    assert codes == [E.NONE, unknown, E.UNKNOWN_TOPIC_OR_PARTITION, E.NONE, E.NONE]
+    wire_node.end("tx", me, commit=True, version=2 if version >= 5 else 0)
+    assert wire_node.offset("g", partition=1) == 42
+
+
+def test_a_topic_that_may_not_be_read_is_refused_by_its_id_and_not_named(wire_node: WireNode) -> None:
+    me = wire_node.init()
+    asked = []
+
+    def allows(operation: Any, kind: Any, name: str, *, quietly: bool = False) -> bool:
+        asked.append(name)
+        return name != "t"
+
+    wire_node.rights = {**EVERYTHING, "allows": allows}
+    codes = wire_node.commit_all(6, me, [("t", 1), ("gone", 0), ("u", 0)])
+    assert codes == [E.TOPIC_AUTHORIZATION_FAILED, E.UNKNOWN_TOPIC_ID, E.NONE]
+    assert asked == ["t", "u"], "of an id that nobody has, nobody is asked"
+
+
+def test_a_commit_of_very_many_partitions_lets_others_in(wire_node: WireNode) -> None:
+    me = wire_node.init()
+    turns = []
+
+    async def next_turn() -> None:
+        turns.append(1)
+
+    wire_node.rights = {**EVERYTHING, "next_turn": next_turn}
+    codes = wire_node.commit_all(6, me, [("t", 0), ("gone", 0)] * 700)
+    assert codes == [E.NONE, E.UNKNOWN_TOPIC_ID] * 700
+    assert len(turns) >= 2
 
 
 def test_offsets_of_partitions_that_are_not_there(wire_node: WireNode) -> None:
@@ -318,3 +385,8 @@ def test_describe_producers(wire_node: WireNode) -> None:
     answer = wire_node.ask(describe_producers, request, producers.DescribeProducersResponse, 0)
     (closed,) = answer.topics[0].partitions[0].active_producers
     assert (closed.producer_epoch, closed.current_txn_start_offset, closed.last_sequence) == (1, -1, -1)
+    # Topics are a map by name in Kafka 4.4's classes, and still a list of which each is answered.
+    twice = producers.DescribeProducersRequest(topics=[*request.topics, *request.topics])
+    answer = wire_node.ask(describe_producers, twice, producers.DescribeProducersResponse, 0)
+    assert [topic.name for topic in answer.topics] == ["t", "t"]
+    assert answer.topics[0] == answer.topics[1]

@@ -9,6 +9,10 @@ from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.update_features import update_features
 from tidelog.broker.metadata import features
 from tidelog.broker.metadata.features import Feature
+from tidelog.broker.security.acl.authorizer import AclAuthorizer, stored_form
+from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
+from tidelog.broker.security.acl.rules import AclFilter
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -81,3 +85,17 @@ async def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
         assert (await ask(world, ("test.version", 0, UNSAFE), validate_only=True)).error_code == ErrorCode.NONE
         assert world.features.level("test.version") == 2
         assert world.store.changes == 0
+
+
+async def test_a_level_that_rules_need_stays_while_they_are_there(tmp_path: Path) -> None:
+    """Kafka's own rule for ranges of addresses (KIP-1276)."""
+    rule = Acl(ResourceType.TOPIC, "t", PatternType.LITERAL, "User:u", "10.0.0.0/8", AclOperation.READ, Permission.DENY)
+    async with topic_world(tmp_path) as world:
+        assert (await ask(world, ("metadata.version", 33, UP))).error_code == ErrorCode.NONE
+        world.authorizer = AclAuthorizer(stored_form([(rule, "id")]), world.store, BrokerConfig(max_acl_rules=1))
+        answer = await ask(world, ("metadata.version", 31, SAFE))
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "while CIDR-based ACL host patterns exist" in (answer.error_message or "")
+        assert (await ask(world, ("metadata.version", 32, SAFE))).error_code == ErrorCode.NONE
+        await world.authorizer.delete([AclFilter()])
+        assert (await ask(world, ("metadata.version", 30, SAFE))).error_code == ErrorCode.NONE

@@ -4,7 +4,9 @@ import json
 
 import pytest
 from support.cleaning import CleaningWorld, put
+from support.scrubs import damage, status
 from tidelog.broker.cleaning import why
+from tidelog.broker.cleaning.scrub_facts import ScrubFacts
 from tidelog.broker.cleaning.why import why_partition, why_topic
 from tidelog.cli.why import picture
 from tidelog.storage.segment.names import Hole
@@ -79,3 +81,29 @@ def test_a_topic_that_is_not_compacted_has_no_ratio(cleaned: CleaningWorld) -> N
     partition = why_partition(cleaned.log(), cleaned.cleaners, is_cleaner_enabled=True)
     assert (partition["cleanupPolicy"], partition["dirtyRatio"]) == ("delete", None)
     assert partition["segments"][0]["reason"] == partition["segments"][0]["setting"] == "retention.ms"
+
+
+def test_damage_is_told_of_its_partition_bounded_over_all(
+    cleaned: CleaningWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(why, "MAX_DAMAGE", 3)
+    cleaned.log("t", 1)
+    found = [damage(position=61 + number) for number in range(2)] + [damage("t", 1, position=n) for n in range(4)]
+    directory = cleaned.log().directory.rpartition("/")[0]
+    told = why_topic(
+        "t",
+        [cleaned.log(), cleaned.log("t", 1)],
+        cleaned.cleaners,
+        is_cleaner_enabled=True,
+        cleaner_backoff_ms=1,
+        retention_check_ms=1,
+        scrub=ScrubFacts([status(found, directory=directory)]),
+    )
+    first, second = told["partitions"]
+    assert [one["position"] for one in first["damage"]] == [61, 62]
+    assert [one["position"] for one in second["damage"]] == [0]
+    assert (first["damageOmitted"], second["damageOmitted"]) == (0, 3)
+    assert first["scrub"]["state"] == "reading"
+    lines = picture(told)
+    assert "  closed segments are read to look for damage for the first time: 50 % of their directory so far" in lines
+    assert "  damaged: 3 more places" in lines

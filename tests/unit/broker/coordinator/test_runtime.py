@@ -88,10 +88,12 @@ async def test_who_is_asked_to_come_again() -> None:
     assert code(runtime.find, "", invalid) is E.INVALID_GROUP_ID
     runtime.open()
     assert code(runtime.find, "g") is code(runtime.check_complete) is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert runtime.loading_count == 4
     await rig.load()
     assert runtime.find("g").index == partition_for("g", 4)
     assert code(runtime.find, "", invalid) is E.INVALID_GROUP_ID
     runtime.check_complete()
+    assert runtime.loading_count == 0
     runtime.close()
     assert code(runtime.find, "", invalid) is code(runtime.check_complete) is E.COORDINATOR_NOT_AVAILABLE
 
@@ -167,16 +169,20 @@ async def test_a_partition_that_cannot_be_loaded_is_nobodys_and_the_others_serve
         "a timer must not write to it either"
     )
     rig.runtime.check_complete()
+    assert rig.runtime.loading_count == 0, "what cannot be loaded is not loading"
     assert "topic-1 cannot be loaded: a defect" in caplog.text
     assert "ZeroDivisionError" in caplog.text, "with its traceback"
 
 
-@pytest.mark.parametrize("error", [KafkaStorageError("no"), OSError(errno.EMFILE, "no")])
+@pytest.mark.parametrize("error", [KafkaStorageError("no"), OSError(errno.EMFILE, "no"), MemoryError()])
 async def test_a_partition_that_the_disk_would_not_give_is_read_again_until_it_does(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A lack of descriptors passes; nobody would be served from there until the next start. Kafka's leadership would move."""
+    """A lack of descriptors or memory passes; nobody would be served from there until the next start. Kafka's leadership would
+    move.
+    """
     caplog.set_level(logging.INFO)
+    why = str(error) or "MemoryError"
     rig = Rig()
     runtime, refused = rig.runtime, {1, 2}
     runtime.open()
@@ -200,11 +206,11 @@ async def test_a_partition_that_the_disk_would_not_give_is_read_again_until_it_d
             await asyncio.sleep(0)
 
     await runtime.load(replay, taken)
-    assert runtime.unloaded == {"topic-1": str(error), "topic-2": str(error)}
+    assert runtime.unloaded == {"topic-1": why, "topic-2": why}
     assert code(runtime.append, runtime[1], [RECORD]) is E.NOT_COORDINATOR
     refused.remove(1)
     await later()
-    assert ("".join(reads), dict(runtime.failed)) == ("012312", {2: str(error)})
+    assert ("".join(reads), dict(runtime.failed)) == ("012312", {2: why})
     assert [(shard.loaded, shard.keys) for shard in runtime][1:3] == [(True, [b"k"]), (False, [])]
     runtime.append(runtime[1], [RECORD])
     await later()
@@ -213,8 +219,8 @@ async def test_a_partition_that_the_disk_would_not_give_is_read_again_until_it_d
     await later()
     assert "".join(reads) == "0123122"
     assert [record.message for record in caplog.records] == [
-        f"topic-1 cannot be loaded: {error}",
-        f"topic-2 cannot be loaded: {error}",
+        f"topic-1 cannot be loaded: {why}",
+        f"topic-2 cannot be loaded: {why}",
         "topic-1 can be read again",
     ]
 

@@ -11,6 +11,7 @@ from support.cleaning import CleaningWorld, put
 from support.groups import run_callbacks
 from support.logs import append
 from support.nodes import fake_node, made
+from support.scrubs import damage, scrubber, status
 from support.transactions import Node
 from tidelog.broker.cleaning.service import LogCleaner
 from tidelog.broker.http import api as http_api
@@ -198,3 +199,12 @@ def test_whose_transaction_holds_a_segment_and_when_its_coordinator_aborts_it() 
     node.settle()
     assert first_reason()["reason"] == "due"
     node.close()
+
+
+def test_why_tells_what_the_scrubber_found(server: HttpServer, broker: Any) -> None:
+    directory = next(iter(broker.logs.logs())).directory.rpartition("/")[0]
+    broker.scrubber = scrubber(status([damage("orders"), damage("orders-1")], directory=directory))
+    (told,) = ask(server, "/why/orders/0")[1]["partitions"]
+    assert told["scrub"]["state"] == "reading"
+    assert [found["file"] for found in told["damage"]] == ["00000000000000000000.log"]
+    assert told["damageOmitted"] == 0

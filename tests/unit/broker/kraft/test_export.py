@@ -89,7 +89,7 @@ def written(paths: list[str]) -> list[MetadataRecord]:
 def test_the_records_of_two_directories(paths: list[str]) -> None:
     report = export(paths)
     assert report._replace(snapshot="") == ExportReport(
-        "", "cluster", 1, 2, 3, 3, 3000, 30, 0, 0, 0, (("a", "deletion.policies"),)
+        "", "cluster", 1, 2, 3, 3, 3000, 30, "4.3", 0, 0, 0, (("a", "deletion.policies"),)
     )
     records = written(paths)
     assert records[0] == FeatureLevelRecord(name="metadata.version", feature_level=30)
@@ -197,6 +197,27 @@ def test_what_does_not_fit(paths: list[str], tmp_path: Path) -> None:
     write_partition_metadata(FILES, f"{paths[0]}/a-0", B)
     with pytest.raises(DataDirectoryError, match="do not agree; start tidelog once"):
         export(paths)
+
+
+def test_a_feature_that_was_changed_here_stands_beside_those_of_a_new_cluster(paths: list[str]) -> None:
+    store(paths[0], dataclasses.replace(STORED, features={"share.version": 0}))
+    assert export(paths).metadata_version == KAFKA_FEATURES["metadata.version"]
+    levels = {one.name: one.feature_level for one in written(paths) if isinstance(one, FeatureLevelRecord)}
+    assert levels == {**KAFKA_FEATURES, "share.version": 0}
+
+
+def test_rules_for_ranges_of_addresses_go_to_a_kafka_that_knows_them(paths: list[str]) -> None:
+    rule = Acl(ResourceType.TOPIC, "a", PatternType.LITERAL, "User:u", "10.0.0.0/8", AclOperation.READ, Permission.DENY)
+    stored = dataclasses.replace(STORED, resources={ACL: stored_form([(rule, str(A))])})
+    store(paths[0], stored)
+    with pytest.raises(
+        DataDirectoryError, match=r"1 access rules are for ranges .* metadata\.version 30: it would let in"
+    ):
+        export(paths)
+    assert find_metadata_log(FILES, paths) is None
+    store(paths[0], dataclasses.replace(stored, features={**KAFKA_FEATURES, "metadata.version": 32}))
+    assert export(paths).kafka == "4.4"
+    assert [one.host for one in written(paths) if isinstance(one, AccessControlEntryRecord)] == ["10.0.0.0/8"]
 
 
 def test_without_eligible_replicas(paths: list[str]) -> None:

@@ -12,8 +12,8 @@ import pytest
 from tidelog.broker.kraft.image import MetadataImage, PartitionImage, TopicImage
 from tidelog.broker.kraft.import_ import for_kafka, import_metadata, merge, with_own_settings
 from tidelog.broker.metadata.store import MetadataStore, StoredMetadata, TopicRecord
+from tidelog.protocol.metadata_records import FeatureLevelRecord, MetadataRecord, PartitionRecord, encode_record
 from tidelog.protocol.metadata_records import TopicRecord as KafkasTopicRecord
-from tidelog.protocol.metadata_records import encode_record
 from tidelog.storage.exceptions import DataDirectoryError
 from tidelog.storage.inspect.metadata_log import METADATA_LOG_DIRECTORY, SnapshotId, write_snapshot
 from tidelog.storage.io.filesystem import RealFileSystem
@@ -77,6 +77,30 @@ def test_a_log_that_a_newer_kafka_wrote(store: MetadataStore, tmp_path: Path) ->
     write_snapshot(FILES, path, SnapshotId(1, 1), [bytes(value)], timestamp=0)
     with pytest.raises(DataDirectoryError, match=r"can't be understood \(record 1\).*newer"):
         take_over(store, tmp_path)
+
+
+def test_records_and_levels_that_only_a_newer_kafka_has_are_told_in_a_line_each(
+    store: MetadataStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = bytes((1, 77, 0)) + b"whatever it may be"
+    records: list[MetadataRecord] = [
+        FeatureLevelRecord(name="metadata.version", feature_level=99),
+        FeatureLevelRecord(name="group.version", feature_level=1),
+        KafkasTopicRecord(name="t", topic_id=A.bytes),
+        PartitionRecord(partition_id=0, topic_id=A.bytes, replicas=[1], leader_epoch=0),
+    ]
+    values = [encode_record(one, 0) for one in records]
+    path = tmp_path / METADATA_LOG_DIRECTORY
+    write_snapshot(FILES, path, SnapshotId(6, 1), [*values, unknown, unknown], timestamp=0)
+    taken = take_over(store, tmp_path)
+    assert [topic.name for topic in taken.topics] == ["t"]
+    assert taken.features["metadata.version"] == 99  # an export hands it on
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: Apache Kafka wrote records of types that are not known here (type 77: 2): they were passed over, and "
+        "export-kraft would leave them out; a newer tidelog may know them",
+        f"{path}: Apache Kafka has features at levels that are not known here: metadata.version 99 (known: 33); clients are "
+        "told the known ones, export-kraft hands on Kafka's",
+    ]
 
 
 def kafkas(*names: str, topic_id: UUID = A, partitions: int = 1, **settings: str) -> MetadataImage:

@@ -39,6 +39,23 @@ async def test_who_asked_to_hear_is_told_of_each_change(tmp_path: Path) -> None:
         assert world.resources.values("group", "h")["streams.num.standby.replicas"] == 0
 
 
+async def test_what_a_newer_kafka_set_stays_and_nobody_adds_to_it(tmp_path: Path) -> None:
+    newer = {"errors.newer.name": "dead", "errors.deadletterqueue.topic.name": "dead"}
+    async with topic_world(tmp_path) as world:
+        await world.store.set_resource("group", "g", newer)
+    async with topic_world(tmp_path) as world:
+        await world.resources.alter("group", "g", lambda own: {**own, "streams.num.standby.replicas": "1"})
+        assert world.resources.own("group", "g") == {**newer, "streams.num.standby.replicas": "1"}
+        for wrong in ({"errors.newer.name": "other"}, {**newer, "errors.newer.none": "1"}):
+            with pytest.raises(ProtocolError, match=r"unknown group setting errors\.newer") as refused:
+                await world.resources.alter("group", "g", lambda _, wrong=wrong: wrong)
+            assert refused.value.code is ErrorCode.INVALID_CONFIG
+        with pytest.raises(ProtocolError, match="there is no dead-letter queue"):
+            await world.resources.alter("group", "g", lambda own: {**own, "errors.deadletterqueue.topic.name": "other"})
+        await world.resources.alter("group", "g", lambda _: {})
+        assert world.resources.own("group", "g") == {}
+
+
 def test_no_expression_takes_time_beyond_the_length_of_what_it_is_matched_with() -> None:
     """Python's own expressions would look at 2^5000 ways here, and the name is the client's choice."""
     found = parse_match("client_id=(a+)+b|(a|aa)+c")

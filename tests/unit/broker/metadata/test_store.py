@@ -139,9 +139,10 @@ async def test_resources_are_set_as_a_whole_and_forgotten_without_settings(store
 @pytest.mark.parametrize(
     ("version", "lacking"),
     [
-        (1, ("broker_configs", "features", "kraft", "resource_configs", "topic_makers")),
-        (2, ("resource_configs", "topic_makers")),
-        (3, ("topic_makers",)),
+        (1, ("broker_configs", "features", "kraft", "resource_configs", "topic_makers", "topology_descriptions")),
+        (2, ("resource_configs", "topic_makers", "topology_descriptions")),
+        (3, ("topic_makers", "topology_descriptions")),
+        (4, ("topology_descriptions",)),
     ],
 )
 async def test_a_file_of_an_older_schema_gets_the_tables_it_lacks(
@@ -149,7 +150,7 @@ async def test_a_file_of_an_older_schema_gets_the_tables_it_lacks(
 ) -> None:
     await store.add_topic(ORDERS)
     await store.reserve_producer_ids(1000)
-    unmade = dataclasses.replace(ORDERS, makers=NOBODYS)
+    unmade = dataclasses.replace(ORDERS, makers=NOBODYS) if "topic_makers" in lacking else ORDERS
     store.close()
     with sqlite3.connect(store.path) as database:
         database.executescript(

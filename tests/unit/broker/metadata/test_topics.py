@@ -151,6 +151,22 @@ async def test_a_deleted_topic_is_gone_at_once_and_may_come_again(tmp_path: Path
         assert await refusal(world.topics.delete(CONSUMER_OFFSETS)) == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+async def test_a_topic_is_deleted_whoever_fails_to_forget_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its files stayed until the next start, and its name with them."""
+    told: list[str] = []
+
+    def fail(name: str) -> None:
+        raise ZeroDivisionError("a defect")
+
+    async with topic_world(tmp_path) as world:
+        world.topics.on_deleted += [fail, told.append]
+        await world.topics.create("orders", 2, {})
+        await world.topics.delete("orders")
+        assert (world.logs.names(), told) == ([], ["orders"])
+        assert "ZeroDivisionError: a defect" in caplog.text
+        assert (await world.topics.create("orders", 1, {})).topic_id == id_of(2)
+
+
 async def test_a_topic_that_is_being_deleted_is_made_after_that(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
         await world.topics.create("orders", 1, {})

@@ -29,7 +29,7 @@ class Groups:
             SimpleNamespace(loaded=False, groups={}, offsets=OffsetStore()),
             SimpleNamespace(loaded=False, groups={}, offsets=OffsetStore()),
         ]
-        self.unloaded = {"__consumer_offsets-2": "input/output error"}
+        self.loading_count = 1
         self.heartbeat_group_rebalances = {GroupType.CONSUMER: 4}
         self.offset_count, self.commits, self.expired_offsets, self.rebalances = self.offsets.count, 5, 1, 2
 

@@ -10,11 +10,13 @@ import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.logs import World, append
 from support.nodes import fake_node, made
+from support.scrubs import damage, scrubber, status
 from tidelog.broker.monitoring.health import DEGRADED, FLUSH_GRACE_MS, MOST_PROBLEMS, STUCK_S, Health
 from tidelog.broker.monitoring.node_state import NodeState
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.io.disk_space import DiskSpace
+from tidelog.storage.scrub.status import ScrubState
 from tidelog.storage.segment.names import Hole
 
 
@@ -229,4 +231,51 @@ def test_an_answer_names_a_bounded_number() -> None:
     rig.uncleanable += [(f"t-{number}", SimpleNamespace(attempts=1, cause="x")) for number in range(MOST_PROBLEMS + 5)]
     content = rig.health.whole().content
     assert (len(content["reasons"]), content["reasonsOmitted"]) == (MOST_PROBLEMS, 5)
+    rig.world.stop()
+
+
+def test_a_damaged_file_is_told_with_its_partition_and_what_to_do() -> None:
+    rig = Rig()
+    index = damage("u", 3, "00000000000000000000.index", rule="index-position")
+    rig.node.scrubber = scrubber(status([index, index._replace(partition=4), damage("u", 4)]))
+    assert rig.reasons() == [("damaged_file", "u-3"), ("damaged_file", "u-4")]
+    alone, both = (one["text"] for one in rig.health.whole().content["reasons"])
+    assert alone.startswith("00000000000000000000.index at byte 61: an entry points where no batch begins (")
+    assert "); a daemon whose scrubber finds it makes the index anew when retention comes by (" in alone
+    assert both.startswith("00000000000000000000.log at byte 61: the checksum is not that of the bytes ("), (
+        "records first"
+    )
+    assert "), and 1 more; stop the daemon and put the file back from a copy" in both
+    assert ".kafka_cleanshutdown" in both
+    rig.world.stop()
+
+
+def test_what_is_mended_is_no_problem() -> None:
+    rig = Rig()
+    rig.node.scrubber = scrubber(status([damage(still_there=False)]))
+    assert rig.reasons() == []
+    rig.world.stop()
+
+
+def test_ten_thousand_damaged_partitions_are_counted_and_hide_nothing_else() -> None:
+    rig = Rig()
+    rig.space.is_full = True
+    rig.node.scrubber = scrubber(status([damage(partition=number) for number in range(10_000)], omitted=7))
+    content = rig.health.whole().content
+    assert (len(content["reasons"]), content["reasonsOmitted"]) == (MOST_PROBLEMS, 10_002 - MOST_PROBLEMS)
+    assert content["reasons"][0]["reason"] == "disk_reserve_reached"
+    last = list(rig.health.problems())[-1]
+    assert (last.reason, last.subject) == ("damaged_file", "/data")
+    assert last.text.startswith("7 more damaged places")
+    rig.world.stop()
+
+
+@pytest.mark.parametrize("state", list(ScrubState))
+def test_a_scrubber_that_has_not_come_to_an_end_is_no_problem_and_one_that_fails_a_note(state: ScrubState) -> None:
+    rig = Rig()
+    reason = "input/output error" if state is ScrubState.FAILED else ""
+    rig.node.scrubber = scrubber(status(state=state, reason=reason, begun_ms=0))
+    assert rig.reasons() == []
+    told = {"note": "scrub_failed", "subject": "/data", "text": "not read to look for damage: input/output error"}
+    assert rig.health.whole().content["notes"] == ([told] if state is ScrubState.FAILED else [])
     rig.world.stop()

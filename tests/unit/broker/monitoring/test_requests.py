@@ -57,7 +57,7 @@ def test_who_waits_is_told_by_api() -> None:
         connections=[*waiting, connection(ApiKey.FETCH, 0)],
         received_bytes=0,
         accepted_connections=4,
-        listeners={"PLAINTEXT": ListenerCounts(3, 4, 1, 2500)},
+        listeners={"PLAINTEXT": ListenerCounts(3, 4, 1, 2500, 2)},
         refused_connections=0,
         aborted_connections=0,
     )
@@ -78,4 +78,5 @@ def test_who_waits_is_told_by_api() -> None:
         "tidelog_listener_connections_accepted": [(("PLAINTEXT",), 4)],
         "tidelog_listener_connections_refused": [(("PLAINTEXT",), 1)],
         "tidelog_listener_connection_wait_seconds": [(("PLAINTEXT",), 2.5)],
+        "tidelog_listener_connections_kafka07": [(("PLAINTEXT",), 2)],
     }

@@ -43,6 +43,8 @@ class Rig:
         self.connection = Connection(self.server, endpoint, self)  # type: ignore[arg-type]
         self.connection.connection_made(self.transport)
 
+    quick = None
+
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Any:
         frame = bytes(buffer[start:end])
         self.seen.append(frame)
@@ -207,6 +209,28 @@ async def test_what_a_handler_refuses_closes_after_the_answers_before_it() -> No
     assert rig.transport.aborted
     assert rig.received() == b"one"
     assert rig.seen == [b"one", b"bad"]
+    assert rig.server.aborted_connections == 1
+    rig.end()
+
+
+async def test_a_refusal_may_have_a_last_answer() -> None:
+    """After the answers before it, whether it is refused at once or later."""
+    later: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def answer(body: bytes) -> Any:
+        if body == b"bad":
+            raise ConnectionAborted("bad", b"so it is")
+        return later if body == b"later" else body
+
+    rig = Rig(answer)
+    rig.feed(frame(b"one") + frame(b"bad") + frame(b"two"))
+    assert (rig.transport.aborted, rig.received(), rig.seen) == (True, b"oneso it is", [b"one", b"bad"])
+    rig.end()
+    rig = Rig(answer)
+    rig.feed(frame(b"one") + frame(b"later") + frame(b"two"))
+    later.set_exception(ConnectionAborted("bad", b"so it is"))
+    await asyncio.sleep(0)
+    assert (rig.transport.aborted, rig.received(), rig.seen) == (True, b"oneso it is", [b"one", b"later"])
     assert rig.server.aborted_connections == 1
     rig.end()
 
@@ -489,6 +513,36 @@ async def test_a_client_is_heavy_by_what_its_requests_take_in_the_mean() -> None
     assert rig.seen[-1] == b"heavy again"
     await asyncio.sleep(0)
     assert rig.seen[-1] == b"in its turn"
+    rig.end()
+
+
+async def test_on_a_busy_machine_nobody_is_heavy_by_what_others_take() -> None:
+    """Each read lasts 9 ms by the wall's clock, of which the loop thread has a tenth: it was 15 system calls a request."""
+    own = 900_000
+
+    def answer(body: bytes) -> bytes:
+        rig.server.now_ns += 9_000_000
+        rig.server.others_ns += 9_000_000 - own
+        return body
+
+    rig = Rig(answer)
+    rig.feed(frame(b"the first counts as it is"))
+    for _ in range(20):
+        rig.feed(frame(b"light"))
+        await asyncio.sleep(0)
+    before = len(rig.seen)
+    for number in range(1, 200):
+        rig.feed(frame(b"light"))
+        assert len(rig.seen) == before + number, "it waited for its turn"
+    own = 8_000_000
+    for _ in range(5):
+        rig.feed(frame(b"heavy"))
+        await asyncio.sleep(0)
+    before = len(rig.seen)
+    rig.feed(frame(b"heavy"))
+    assert len(rig.seen) == before, "what it takes itself counts"
+    await asyncio.sleep(0)
+    assert len(rig.seen) == before + 1
     rig.end()
 
 

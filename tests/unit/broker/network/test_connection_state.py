@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from support.connections import Server, Transport, frame
+from tidelog.broker.network._frames import FrameReader
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_state import State
 from tidelog.broker.network.request_memory import RequestMemoryBudget
@@ -31,21 +32,25 @@ def table() -> set[tuple[State, State]]:
     return ways
 
 
+#: Where the compiled part reads it.
+_KEPT: Any = FrameReader.__dict__["_state"]
+
+
 class Watched(Connection):
     """A connection that counts the ways its state goes."""
 
-    __slots__ = ("kept", "seen")
+    __slots__ = ("seen",)
 
     @property
     def _state(self) -> State:  # type: ignore[override]
-        return self.kept
+        return _KEPT.__get__(self)  # type: ignore[no-any-return]
 
     @_state.setter
     def _state(self, after: State) -> None:
-        before = getattr(self, "kept", after)
-        if after is not before:
+        before = _KEPT.__get__(self)
+        if after is not before and before is not None:
             self.seen[before, after] += 1
-        self.kept = after
+        _KEPT.__set__(self, after)
 
 
 class BothEnds:
@@ -67,6 +72,8 @@ class BothEnds:
         self.connection.connection_made(self.transport)
         self.unread = b""
         self.ended = False
+
+    quick = None
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Any:
         assert connection._state is State.READY

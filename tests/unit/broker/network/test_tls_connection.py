@@ -66,6 +66,8 @@ class Rig:
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
         self.got = b""
 
+    quick = None
+
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Any:
         frame = bytes(buffer[start:end])
         self.seen.append(frame)

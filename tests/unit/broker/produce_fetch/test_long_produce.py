@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import kafka07 as old
 from tidelog.broker.produce_fetch import fetch_job, produce_job
 from tidelog.broker.produce_fetch.produce_job import Topics, long_produce, slices_of
 from tidelog.broker.requests.bulk_lane import BulkRequestLane
 from tidelog.broker.requests.counters import RequestCounters
-from tidelog.broker.runtime.cooperative import CHUNK_UNITS
+from tidelog.broker.runtime.cooperative import CHUNK_UNITS, MANY_ELEMENTS
 from tidelog.broker.runtime.exceptions import ConnectionAborted, RequestDeferred
+from tidelog.protocol.errors import ManyElements
+from tidelog.protocol.messages._hot import parse_produce
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidelog.protocol.schema import encode
 
@@ -113,3 +116,18 @@ async def test_a_second_one_waits_with_its_bytes_where_they_are() -> None:
         await first
     await asyncio.sleep(0)
     assert len(requests) == 0, "who waited goes on"
+
+
+async def test_a_large_set_of_kafka_0_7_that_reads_as_very_many_topics_is_told_as_what_it_is() -> None:
+    """Its bytes where a Produce has the number of topics say some 65,536, which the request has bytes for."""
+    data = old.request(old.PRODUCE, old.produce("t", 0, [old.message(b"x" * 250)] * 3000))
+    told: list[str] = []
+    loop = asyncio.get_running_loop()
+    lane = BulkRequestLane(loop)
+    broker: Any = SimpleNamespace(long_changes=lane, loop=loop)
+    connection: Any = SimpleNamespace(count_kafka07=lambda: told.append("0.7"))
+    with pytest.raises(ManyElements):
+        parse_produce(bytearray(data), 0, len(data), 1, MANY_ELEMENTS)
+    with pytest.raises(ConnectionAborted, match=r"PRODUCE of topic 't' as clients of Kafka 0\.7 send it"):
+        await long_produce(broker, bytearray(data), 0, len(data), 1, 7, connection)
+    assert told == ["0.7"]

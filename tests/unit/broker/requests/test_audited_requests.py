@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.mock_time import MockTime
 from support.nodes import made
+from tidelog.broker.metadata.features import Features
 from tidelog.broker.requests import audit_log as audit
 from tidelog.broker.requests import audited_requests as module
 from tidelog.broker.requests import dispatcher
@@ -49,6 +50,7 @@ class AuditedBroker:
             audit=made(audit.AuditLog(MockTime())),
             counters=RequestCounters(),
             changes=self.changes,
+            features=Features(),
             long_changes=self.long,
         )
         self.dispatcher = Dispatcher(broker, load_apis())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import threading
 
-from tidelog.broker.requests.bulk_lane import BulkRequestLane, Permit
+from tidelog.broker.requests.bulk_lane import LEFT_IN_HEAP, BulkRequestLane, Permit
 
 
 class Waiting:
@@ -55,6 +56,29 @@ async def test_the_smallest_and_the_oldest_go_on_in_turns() -> None:
     while waiting.held:
         waiting.held.pop().release()
     assert waiting.served == ["smaller", "oldest", "small", "big", "late"]
+
+
+async def test_the_next_one_is_found_among_many_as_by_a_look_at_all() -> None:
+    requests = BulkRequestLane(asyncio.get_running_loop())
+    chance = random.Random(7)
+    first = requests.try_acquire()
+    assert first is not None
+    waiting = Waiting(requests)
+    waiting.held.append(first)
+    left: list[tuple[int, int]] = []  # (size, number), in the order in which they came
+    expected: list[str] = []
+    for number in range(2000):
+        size = chance.randrange(50)
+        left.append((size, number))
+        waiting.joins(str(number), size)
+        while len(left) > 1 and chance.random() < 0.5:
+            following = min(left) if requests.taken % 2 else left[0]
+            left.remove(following)
+            expected.append(str(following[1]))
+            waiting.held.pop().release()
+            assert len(requests._by_size) <= 2 * len(requests) + LEFT_IN_HEAP + 4
+    assert waiting.served == expected
+    assert len(expected) > 1000
 
 
 async def test_who_has_gone_or_does_not_come_back_is_passed_over() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tidelog.broker.runtime.cooperative import CHUNK_UNITS, ChunkedResult, Steps, batches, run_in_chunks
+from tidelog.broker.runtime.cooperative import SLICE_UNITS, ChunkedResult, Steps, batches, run_in_chunks
 
 
 class Turns:
@@ -32,33 +32,33 @@ def steps(turns: Turns, units: list[int], error: Exception | None = None) -> Ste
 
 def test_what_takes_less_than_a_slice_is_done_at_once() -> None:
     turns = Turns()
-    assert run_in_chunks(steps(turns, [1] * (CHUNK_UNITS - 1)), turns) == "done"
+    assert run_in_chunks(steps(turns, [1] * (SLICE_UNITS - 1)), turns) == "done"
     assert run_in_chunks(steps(turns, []), turns) == "done"
     assert turns.trace == []
 
 
 async def test_between_slices_others_have_their_turn() -> None:
     turns = Turns()
-    left = run_in_chunks(steps(turns, [1] * (3 * CHUNK_UNITS + 1)), turns)
+    left = run_in_chunks(steps(turns, [1] * (3 * SLICE_UNITS + 1)), turns)
     assert isinstance(left, ChunkedResult)
-    assert turns.work == CHUNK_UNITS, "the first slice is done by then"
+    assert turns.work == SLICE_UNITS, "the first slice is done by then"
     assert await left == "done"
-    assert turns.trace == [CHUNK_UNITS, 2 * CHUNK_UNITS, 3 * CHUNK_UNITS]
+    assert turns.trace == [SLICE_UNITS, 2 * SLICE_UNITS, 3 * SLICE_UNITS]
     assert left.busy_s > 0
 
 
 async def test_a_heavy_step_is_a_slice_of_its_own() -> None:
     turns = Turns()
-    left: Any = run_in_chunks(steps(turns, [10 * CHUNK_UNITS] * 3), turns)
+    left: Any = run_in_chunks(steps(turns, [10 * SLICE_UNITS] * 3), turns)
     assert await left == "done"
-    assert turns.trace == [10 * CHUNK_UNITS, 20 * CHUNK_UNITS, 30 * CHUNK_UNITS]
+    assert turns.trace == [10 * SLICE_UNITS, 20 * SLICE_UNITS, 30 * SLICE_UNITS]
 
 
 async def test_errors_come_out_of_the_first_slice_and_of_later_ones() -> None:
     turns = Turns()
     with pytest.raises(KeyError):
         run_in_chunks(steps(turns, [1], KeyError()), turns)
-    left: Any = run_in_chunks(steps(turns, [CHUNK_UNITS], KeyError()), turns)
+    left: Any = run_in_chunks(steps(turns, [SLICE_UNITS], KeyError()), turns)
     with pytest.raises(KeyError):
         await left
 

@@ -65,17 +65,24 @@ def test_full_collections_are_held_off_and_come_all_the_same() -> None:
     assert gc.get_threshold()[2] > 1_000_000
     garbage.resume_full_gc()
     assert gc.get_threshold() == before
-    full: list[int] = []
 
-    def note(phase: str, facts: dict[str, int]) -> None:
-        if phase == "start" and facts["generation"] == 2:
-            full.append(1)
 
-    gc.callbacks.append(note)
-    try:
-        for _ in range(100):
+def test_full_collections_are_called_for_after_many_pauses_and_seconds_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[int] = []
+    monkeypatch.setattr(gc, "collect", lambda: called.append(1))
+    seconds = 1e9
+
+    def collections_in(pauses: int) -> int:
+        called.clear()
+        for _ in range(pauses):
             garbage.pause_full_gc()
-            garbage.resume_full_gc()
-    finally:
-        gc.callbacks.remove(note)
-    assert full
+            garbage.resume_full_gc(lambda: seconds)
+        return len(called)
+
+    assert collections_in(1000) == 1, "others may have paused before"
+    seconds += 9.0
+    assert collections_in(1000) == 0, "with thousands of connections each is felt"
+    seconds += 1.0
+    assert collections_in(1000) == 1
+    assert collections_in(50) == 0
+    monkeypatch.setattr(garbage, "_called_for", float("-inf"))  # whatever clock others have gone by

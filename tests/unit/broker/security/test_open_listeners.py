@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tidelog.broker.security.open_listeners import is_this_machines, open_listeners
 from tidelog.broker.server.node import Node
-from tidelog.cli.doctor_checks import OK, WARN, examine, look
+from tidelog.cli.doctor.checks import OK, WARN, examine, look
 from tidelog.config.loader import load_config
 
 KAFKA = "listeners=PLAINTEXT://0.0.0.0:9092"

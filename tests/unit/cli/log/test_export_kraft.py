@@ -37,8 +37,19 @@ def test_text(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
         f"wrote {data}/__cluster_metadata-0/00000000000000000009-0000000001.checkpoint",
         "1 topics with 1 partitions, 0 settings, next producer id 0, metadata.version 30",
         "left out, as Apache Kafka has no such setting: deletion.policies of topic a",
-        "start Apache Kafka with node.id=7; it is cluster cluster",
+        "start Apache Kafka (4.3 or newer) with node.id=7; it is cluster cluster",
     ]
+
+
+@pytest.mark.parametrize(("level", "says"), [(33, "(4.4 or newer)"), (34, "(newer than 4.4)"), (25, "(4.0 or newer)")])
+def test_the_kafka_that_opens_it_is_that_of_its_features(
+    data: Path, level: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = MetadataStore(str(data))
+    store.replace(StoredMetadata((TopicRecord("a", ID, 1, {}, 0),), features={"metadata.version": level}))
+    store.close()
+    assert main(["log", "export-kraft", str(data)]) == 0
+    assert f"start Apache Kafka {says} with node.id=7" in capsys.readouterr().out
 
 
 def test_json(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,9 @@ from tidelog.cli.support import acl_words
         (acl_words.host, "*", "*"),
         (acl_words.host, "10.0.0.7", "10.0.0.7"),
         (acl_words.host, "fd00::a", "fd00:0:0:0:0:0:0:a"),
+        (acl_words.host, "10.0.0.0/8", "10.0.0.0/8"),
+        (acl_words.host, "fd00::/8", "fd00::/8"),
+        (acl_words.address, "10.0.0.7", "10.0.0.7"),
     ],
 )
 def test_words(read: Callable[[str], Any], text: str, meant: object) -> None:
@@ -43,7 +46,9 @@ def test_words(read: Callable[[str], Any], text: str, meant: object) -> None:
         (acl_words.principal, "User:", "write User:NAME"),
         (acl_words.principal, "Group:a", "write User:NAME"),
         (acl_words.host, "example.org", "no address"),
-        (acl_words.host, "10.0.0.0/8", "no address"),
+        (acl_words.host, "10.0.0.0/33", "no range of addresses: write ADDRESS/BITS"),
+        (acl_words.host, "example.org/8", "no range of addresses"),
+        (acl_words.address, "10.0.0.0/8", "no address"),
     ],
 )
 def test_what_is_no_word(read: Callable[[str], Any], text: str, what: str) -> None:

@@ -7,9 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidelog.cli.support.http_client import HttpDaemon, HttpFailure, address_of, ask, daemon_of
+from tidelog.protocol.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from tidelog.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 
 
 @contextmanager
@@ -77,7 +84,7 @@ def test_nobody_and_somebody_else() -> None:
 
 
 def options(config: Path | None = None, http: str | None = "127.0.0.1:1") -> Namespace:
-    return Namespace(http=http, command_config=None if config is None else str(config))
+    return Namespace(http=http, bootstrap_server=None, command_config=None if config is None else str(config))
 
 
 def test_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,3 +122,62 @@ def test_a_daemon_that_asks_who_one_is() -> None:
         pytest.raises(HttpFailure, match=r"speaks TLS: use --http https://"),
     ):
         ask(daemon, "GET", "/why/t")
+
+
+class Told:
+    """A daemon on `bootstrap` whose http.listener is `value`; None: it has no such setting."""
+
+    def __init__(self, bootstrap: str, value: str | None) -> None:
+        self.bootstrap = bootstrap
+        self.value = value
+
+    def __enter__(self) -> Told:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def ask(self, request: Any, response: type[Any]) -> Any:
+        if response is MetadataResponse:
+            return MetadataResponse(brokers=[MetadataResponseBroker(node_id=7, host="h", port=1)])
+        (resource,) = request.resources
+        assert (resource.resource_type, resource.resource_name) == (4, "7")
+        rows = [] if self.value is None else [DescribeConfigsResourceResult(name="http.listener", value=self.value)]
+        return DescribeConfigsResponse(
+            results=[DescribeConfigsResult(resource_type=4, resource_name="7", configs=rows)]
+        )
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "value", "url"),
+    [
+        ("127.0.0.1:9092", "127.0.0.1:9404", "http://127.0.0.1:9404"),
+        ("localhost:9092", "127.0.0.1:81", "http://127.0.0.1:81"),
+        ("10.0.0.5:9092", "0.0.0.0:9404", "http://10.0.0.5:9404"),
+        ("[::1]:9092", "[::]:9404", "http://[::1]:9404"),
+        ("10.0.0.5:9092", "10.0.0.6:9404", "http://10.0.0.6:9404"),
+    ],
+)
+def test_a_daemon_tells_its_http_address(monkeypatch: pytest.MonkeyPatch, bootstrap: str, value: str, url: str) -> None:
+    monkeypatch.setattr("tidelog.cli.support.kafka_client.client_of", lambda _options: Told(bootstrap, value))
+    asked = options(http=None)
+    asked.bootstrap_server = bootstrap
+    assert daemon_of(asked).url == url
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "value", "said"),
+    [
+        ("127.0.0.1:9092", None, "127.0.0.1:9092 is no tidelog daemon: it has no setting http.listener"),
+        ("127.0.0.1:9092", "", "has no http.listener, which this command needs"),
+        ("10.0.0.5:9092", "127.0.0.1:9404", "is reached on that machine alone: run this there"),
+    ],
+)
+def test_an_http_address_that_is_of_no_use_is_told_and_no_other_daemon_asked(
+    monkeypatch: pytest.MonkeyPatch, bootstrap: str, value: str | None, said: str
+) -> None:
+    monkeypatch.setattr("tidelog.cli.support.kafka_client.client_of", lambda _options: Told(bootstrap, value))
+    asked = options(http=None)
+    asked.bootstrap_server = bootstrap
+    with pytest.raises(HttpFailure, match=said):
+        daemon_of(asked)

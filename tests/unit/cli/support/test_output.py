@@ -47,6 +47,15 @@ def test_a_narrow_terminal() -> None:
     assert len(stream.getvalue().removeprefix("\r").removesuffix("\x1b[K")) == 20
 
 
+def test_what_comes_by_a_pipe_has_no_share() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with ProgressBar("produce t", stream, clock) as bar:
+        bar.total(0)
+        clock.now = 10.0
+        bar.done(20 * MIB)
+    assert stream.getvalue() == "produce t: 20 MiB  2 MiB/s\n"
+
+
 def test_lines_elsewhere() -> None:
     stream, clock = io.StringIO(), Clock()
     with ProgressBar("verify", stream, clock) as bar:

@@ -160,6 +160,16 @@ def test_versions_are_asked_for_once_more_before_2_4() -> None:
     answer, asked = held(conversations.ask_versions("tester"), [old, new])
     assert (answer is new, [one.up_to for one in asked]) == (True, [3, 0])
     assert [one.up_to for one in held(conversations.ask_versions(""), [new])[1]] == [0]
+    # Whom it means, it says in version 5 alone, and not once more to a broker that does not know that.
+    meant, refused = conversations.MeantNode("c", 7), ApiVersionsResponse(error_code=129)
+    for said in (new, refused):
+        answer, asked = held(conversations.ask_versions("tester", meant), [said])
+        assert (answer is said, [(one.at_least, one.up_to) for one in asked]) == (True, [(5, 5)])
+        assert (asked[0].request.cluster_id, asked[0].request.node_id) == meant  # type: ignore[attr-defined]
+    answer, asked = held(conversations.ask_versions("tester", meant), [old, old, new])
+    assert (answer is new, [one.up_to for one in asked]) == (True, [5, 3, 0])
+    assert [one.request.cluster_id for one in asked] == ["c", None, None]  # type: ignore[attr-defined]
+    assert [one.up_to for one in held(conversations.ask_versions("", meant), [new])[1]] == [0]
     # An old broker's refusal has version 0 and may say nothing behind its code.
     one = ClientProtocol("me")
     ticket, _ = one.send(asked[0].request, ApiVersionsResponse, 3)

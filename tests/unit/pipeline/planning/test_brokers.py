@@ -10,7 +10,7 @@ from support.fake_kafka import FakeKafka, FakeLog
 from tidelog.pipeline.exceptions import BrokerError, TopicError
 from tidelog.pipeline.planning.brokers import Brokers
 from tidelog.pipeline.planning.places import Bounds, Range, TopicPartition
-from tidelog.pipeline.planning.splits import FetchSplit
+from tidelog.pipeline.planning.splits import FetchSplit, SplitSize
 from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from tidelog.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse
 from tidelog.protocol.messages.list_offsets import ListOffsetsTopicResponse as TopicAnswer
@@ -40,13 +40,13 @@ def test_topics_and_bounds_are_the_brokers(kafka: FakeKafka) -> None:
 
 def test_splits_are_even_and_of_about_the_size_that_is_wished(kafka: FakeKafka) -> None:
     size = sum(map(len, kafka.logs[T0].batches)) * 40 // 37
-    splits = Brokers(kafka.client()).splits([Range(T0, 10, 40), Range(T1, 5, 5), Range(U0, 0, 0)], size // 4)
+    splits = Brokers(kafka.client()).splits([Range(T0, 10, 40), Range(T1, 5, 5), Range(U0, 0, 0)], SplitSize(size // 4))
     assert splits == [FetchSplit("t", 0, 10, 20), FetchSplit("t", 0, 20, 30), FetchSplit("t", 0, 30, 40)]
 
 
 def test_a_broker_that_does_not_tell_sizes_gives_whole_partitions(kafka: FakeKafka) -> None:
     kafka.fail = lambda request: None if isinstance(request, DescribeLogDirsRequest) else ...
-    assert Brokers(kafka.client()).splits([Range(T0, 10, 40)], 1) == [FetchSplit("t", 0, 10, 40)]
+    assert Brokers(kafka.client()).splits([Range(T0, 10, 40)], SplitSize(1)) == [FetchSplit("t", 0, 10, 40)]
 
 
 def test_offsets_are_asked_for_again_where_a_leader_has_moved(kafka: FakeKafka) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 from tidelog.pipeline.exceptions import DirectoryError
-from tidelog.pipeline.reading.segment_files import floor, list_segments
+from tidelog.pipeline.reading.segment_files import SegmentLists, floor, list_segments
 
 
 def make(directory: Path, *names: str) -> None:
@@ -59,3 +61,44 @@ def test_one_that_never_ends_is_told(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(DirectoryError, match="no such directory"):
         list_segments(tmp_path / "t-0")
+
+
+def test_a_listing_is_kept_until_its_directory_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept from when a later change must show: one in the same tick of the clock would not."""
+    make(tmp_path, log(0), log(10))
+    looks: list[object] = []
+    real = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: looks.append(path) or real(path))  # type: ignore[func-returns-value]
+    now = tmp_path.stat().st_mtime_ns + 1_000_000
+    lists = SegmentLists(now_ns=lambda: now)
+    for _ in range(2):
+        lists.segments(str(tmp_path))
+    assert len(looks) == 4, "changed a moment ago: it is listed each time"
+    now += 10_000_000_000
+    kept = lists.segments(str(tmp_path))
+    assert (lists.segments(str(tmp_path)), len(looks)) == (kept, 6)
+    with (tmp_path / log(10)).open("ab") as file:
+        file.write(b"more")
+    grown = lists.segments(str(tmp_path))
+    assert [segment.size for segment in grown] == [kept[0].size, kept[1].size + 4]
+    assert len(looks) == 6
+    (tmp_path / log(0)).unlink()
+    assert [segment.base_offset for segment in lists.segments(str(tmp_path))] == [10]
+    shutil.rmtree(tmp_path)
+    with pytest.raises(DirectoryError, match="no such directory"):
+        lists.segments(str(tmp_path))
+
+
+def test_a_kept_listing_is_dropped_when_its_last_segment_is_another_file(tmp_path: Path) -> None:
+    """On a disk whose directories do not say that they changed."""
+    make(tmp_path, log(0), log(10))
+    then = tmp_path.stat().st_mtime - 60
+    os.utime(tmp_path, (then, then))
+    lists = SegmentLists()
+    before = lists.segments(str(tmp_path))
+    (tmp_path / "new").write_bytes(b"other")
+    (tmp_path / "new").replace(tmp_path / log(10))
+    os.utime(tmp_path, (then, then))
+    after = lists.segments(str(tmp_path))
+    assert after[-1].inode != before[-1].inode
+    assert after[-1].size == 5

@@ -152,3 +152,66 @@ def test_a_broker_that_moved_is_found_by_new_metadata() -> None:
     where["port"] = 2
     assert one.retry(lambda: one.connection(7)).address == ("new", 2)
     assert clock.pauses == [0.1]
+
+
+def named(cluster_id: str, *brokers: MetadataResponseBroker) -> Handler:
+    """Answers metadata, and whatever else is asked with an id of this cluster."""
+
+    def handle(request: Any, version: int) -> Any:
+        if isinstance(request, MetadataRequest):
+            return MetadataResponse(cluster_id=cluster_id, brokers=list(brokers))
+        return InitProducerIdResponse(producer_id=len(cluster_id))
+
+    return handle
+
+
+def ask_node(one: KafkaClient, node_id: int) -> int:
+    request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
+    return one.request_from(node_id, request, InitProducerIdResponse, up_to=4).producer_id
+
+
+def test_a_broker_that_metadata_have_named_is_told_that_it_is_meant() -> None:
+    """KIP-1242. Bootstrap addresses may lead to any broker, so nobody is meant there."""
+    one, brokers, _ = client({ONE: named("c", *BROKERS), TWO: named("c", *BROKERS)})
+    brokers.identities = {ONE: ("c", 1), TWO: ("c", 2)}
+    assert ask_node(one, 2) == 1
+    assert [(address, version, asked.cluster_id, asked.node_id) for address, version, asked in brokers.openings] == [
+        (ONE, 3, None, -1), (TWO, 5, "c", 2),
+    ]  # fmt: skip
+
+
+def test_an_address_that_leads_elsewhere_by_now_is_left_for_the_bootstrap_servers() -> None:
+    moved = MetadataResponseBroker(node_id=2, host="three", port=9092)
+    one, brokers, clock = client(
+        {ONE: named("old", *BROKERS), TWO: named("old"), ("three", 9092): named("renewed", moved)}
+    )
+    brokers.identities = {TWO: ("another", 2), ("three", 9092): ("renewed", 2)}
+    one.metadata(None)
+    brokers.handlers[ONE] = named("renewed", moved)  # the cluster was made anew behind the same bootstrap address
+    assert ask_node(one, 2) == len("renewed")
+    assert [address for address, _, asked in brokers.openings if asked.cluster_id] == [TWO, ("three", 9092)]
+    assert brokers.connects == 4, "the open connection to the old cluster is not asked again"
+    assert clock.pauses == [0.1]
+
+
+def test_when_it_stays_so_it_is_said() -> None:
+    one, brokers, _ = client({ONE: named("c", *BROKERS), TWO: named("c")})
+    brokers.identities = {TWO: ("another", 2)}
+    with pytest.raises(BrokerUnreachableError, match="two:9092: it is not node 2 of cluster c any more"):
+        ask_node(one, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [({"versions": {ApiKey.API_VERSIONS: (0, 4)}}, {}), ({}, {"cluster_check": False})],
+    ids=["a broker of before Kafka 4.4", "metadata.cluster.check.enable=false"],
+)
+def test_nobody_is_told_who_is_meant(options: dict[str, Any], settings: dict[str, Any]) -> None:
+    known = {ApiKey.METADATA: (0, 12), ApiKey.INIT_PRODUCER_ID: (0, 4)}
+    if "versions" in options:
+        options = {"versions": known | options["versions"]}
+    brokers = FakeBrokers({ONE: named("c", *BROKERS), TWO: named("c")}, **options)
+    brokers.identities = {TWO: ("another", 2)}
+    one = KafkaClient(ClientSettings((ONE, TWO), api_timeout_ms=3000, **settings), connect=brokers.connect)
+    assert ask_node(one, 2) == 1
+    assert {version for _, version, _ in brokers.openings} == {3}

@@ -14,7 +14,8 @@ def test_addresses_and_settings_are_read() -> None:
         {"client.id": "me", "fetch.max.bytes": "5", "session.timeout.ms": "1", "security.protocol": "plaintext"},
     )
     assert found.bootstrap == (("a", 1), ("b", 9092), ("::1", 3), ("::2", 9092))
-    assert (found.client_id, found.fetch_max_bytes) == ("me", 5)
+    assert (found.client_id, found.fetch_max_bytes, found.cluster_check) == ("me", 5, True)
+    assert not ClientSettings.parse("a", {"metadata.cluster.check.enable": "False"}).cluster_check
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,11 @@ def test_addresses_and_settings_are_read() -> None:
         ("a", {"xyzzy": "5"}, "unknown option kafka.xyzzy$"),
         ("a", {"request.timeout.ms": "soon"}, "kafka.request.timeout.ms is 'soon', which is no number"),
         ("a", {"request.timeout.ms": "0"}, "can be 1 to 2147483647"),
+        (
+            "a",
+            {"metadata.cluster.check.enable": "no"},
+            "kafka.metadata.cluster.check.enable is 'no'; it can be true or false",
+        ),
         ("a", {"auto.offset.reset": "latest"}, "kafka.auto.offset.reset can't be set: set startingOffsets"),
         ("a", {"security.protocol": "TLS"}, "kafka.security.protocol=TLS; allowed"),
         ("a", {"sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism needs kafka.security.protocol: SSL"),

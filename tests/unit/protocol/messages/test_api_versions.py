@@ -24,6 +24,10 @@ def test_requests() -> None:
     request = ApiVersionsRequest(client_software_name="ab", client_software_version="1")
     assert check_round_trip(request, 3) == bytes.fromhex("03 6162 02 31 00")
     assert check_round_trip(ApiVersionsRequest(), 0) == b""
+    meaning = ApiVersionsRequest(client_software_name="ab", client_software_version="1", cluster_id="Cc", node_id=7)
+    assert check_round_trip(meaning, 5) == bytes.fromhex("03 6162 02 31 03 4363 00000007 00")
+    meaning.cluster_id, meaning.node_id = None, -1
+    assert check_round_trip(meaning, 5) == bytes.fromhex("03 6162 02 31 00 ffffffff 00")
 
 
 def test_responses() -> None:

@@ -78,6 +78,25 @@ def test_no_flipped_bit_of_a_time_index_hides_a_record_or_its_age(world: World) 
         flip(world, ".timeindex", bit)
 
 
+@pytest.mark.damaged("an entry of an index is changed")
+def test_an_entry_that_points_anywhere_hides_no_record_whatever_a_producer_put_there() -> None:
+    world = World()
+    world.start(index_interval_bytes=1)
+    # Where a format of 0 or 1 would stand there are zeros, sizes and bytes of any kind.
+    for value in (bytes(60), bytes(range(90)), b"\xff" * 8 + bytes(4) + b"\x01" + bytes(40), b"end"):
+        append(world.log(), value)
+    world.log().roll()
+    append(world.log(), "active")
+    world.stop()
+    size = len(world.fake.contents()[path(0, ".log")])
+    for position in range(1, size):
+        index = bytearray(world.fake.contents()[path(0, ".index")])
+        index[-4:] = position.to_bytes(4, "big")
+        world.fake.corrupt(path(0, ".index"), 0, bytes(index))
+        _, log = start(world)
+        assert values_of(read_records(log, 3, 4)) == [b"end"], position
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.damaged("an index is damaged, and stays so for who does not use it")
 def test_a_wrong_entry_is_told_once_and_the_index_is_made_anew(

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import errno
+import os
 from os import PathLike
 
 import pytest
-from support.fake_filesystem import FakeFileSystem
-from support.logs import TOPIC_ID
+from support.fake_filesystem import FakeFile, FakeFileSystem
+from support.logs import ROOT, TOPIC_ID, three_segments
 from support.mock_time import MockTime
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record, iterate_batches
+from tidelog.storage.inspect.verify import verify
 from tidelog.storage.inspect.verify_partition import RootFacts, verify_partition
 from tidelog.storage.inspect.verify_report import RULES, Report
 from tidelog.storage.log.partition_metadata import write_partition_metadata
@@ -177,3 +180,21 @@ def test_without_a_producer_id_its_epoch_means_nothing(epoch: int, expected: lis
     system.put("/t-0/00000000000000000000.timeindex", RECORD.timestamp.to_bytes(8, "big") + bytes(4))
     write_partition_metadata(system, "/t-0", TOPIC_ID)
     assert rules(system, RootFacts(has_cleaner=True, recovery_point=0)) == expected
+
+
+@pytest.mark.parametrize(("number", "rule"), [(errno.EIO, "unreadable"), (errno.EACCES, "no-access")])
+def test_a_part_that_can_not_be_read_is_a_fault_and_the_others_are_read(
+    number: int, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = three_segments()
+    real = FakeFile.pread
+
+    def pread(file: FakeFile, length: int, offset: int) -> bytes:
+        if file.path.endswith("3.log"):
+            raise OSError(number, os.strerror(number))
+        return real(file, length, offset)
+
+    monkeypatch.setattr(FakeFile, "pread", pread)
+    found = [finding for finding in verify(world.file_system, ROOT) if finding.is_fault]
+    assert [(finding.rule, finding.path) for finding in found] == [(rule, f"{ROOT}/t-0/{3:020d}.log")]
+    monkeypatch.undo()

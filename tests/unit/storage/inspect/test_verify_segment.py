@@ -102,3 +102,6 @@ def test_a_batch_that_is_not_read_is_a_note(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(batch_walk, "LARGEST_BATCH", 500)
     large = build_batch([Record(0, TIME, b"k", b"v" * 600)], base_offset=2)
     assert rules(FIRST + large + batch(3, 1)) == ["batch-too-large"]
+    damaged = bytearray(large)
+    damaged[-1] ^= 1
+    assert rules(FIRST + bytes(damaged) + batch(3, 1)) == ["batch-too-large", "batch-crc"]

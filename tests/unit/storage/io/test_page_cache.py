@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -72,3 +73,74 @@ def test_says_nothing_where_nothing_can_be_asked(monkeypatch: pytest.MonkeyPatch
     fake = SimpleNamespace(**{**vars(real), "cachestat_works": False, "mmap": lambda *_: 2**64 - 1})
     monkeypatch.setattr(page_cache, "system_calls", lambda: fake)
     assert page_cache.resident(file.fileno(), 0, MIB) is None
+
+
+def test_cold_ranges_are_the_pages_that_are_not_there(file: RealFile) -> None:
+    assert page_cache.cold_ranges(file.fileno(), 0, 2 * MIB) == []
+    evict(file)
+    assert page_cache.cold_ranges(file.fileno(), 5000, 100) == [(4096, 4096)]
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+    os.pread(file.fileno(), 4096, MIB)
+    cold = page_cache.cold_ranges(file.fileno(), 0, 2 * MIB)
+    assert cold[0][0] == 0
+    assert cold[-1][0] + cold[-1][1] == 2 * MIB
+    assert not any(start <= MIB < start + length for start, length in cold)
+    assert page_cache.cold_ranges(file.fileno(), MIB, 100) == []
+
+
+def without_dontcache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on an older kernel, or tmpfs."""
+    real = os.preadv
+
+    def preadv(fd: int, buffers: list[memoryview], offset: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return real(fd, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_reading_aside_leaves_the_page_cache_as_it_was(
+    file: RealFile, monkeypatch: pytest.MonkeyPatch, is_old: bool
+) -> None:
+    if is_old:
+        without_dontcache(monkeypatch)
+    expected = file.pread(2 * MIB, 0)
+    evict(file)
+    warm = RealFileSystem().open(file.path, writable=False)
+    os.posix_fadvise(warm.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+    warm.pread(4096, 300 * 4096)  # somebody else's
+    before = page_cache.cold_ranges(file.fileno(), 0, 2 * MIB)
+    buffer = bytearray(256 << 10)
+    for position in range(0, 2 * MIB, len(buffer)):
+        assert file.pread_aside(buffer, position) == len(buffer)
+        assert buffer == expected[position : position + len(buffer)]
+    assert page_cache.cold_ranges(file.fileno(), 0, 2 * MIB) == before
+    assert file.pread_aside(buffer, 2 * MIB - 10) == 10
+    assert file.pread_aside(buffer, 2 * MIB) == 0
+    warm.close()
+
+
+def test_reading_aside_drops_nothing_where_the_system_does_not_tell(
+    file: RealFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_dontcache(monkeypatch)
+    monkeypatch.setattr(page_cache, "resident", lambda *_: None)
+    advice: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: advice.append(arguments[3]))
+    assert file.pread_aside(bytearray(100), 0) == 100
+    assert advice == [os.POSIX_FADV_RANDOM]
+
+
+def test_an_error_of_the_disk_is_no_reason_to_read_again(file: RealFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def preadv(*arguments: object) -> int:
+        asked.append(arguments)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    with pytest.raises(OSError, match="Input/output"):
+        file.pread_aside(bytearray(100), 0)
+    assert len(asked) == 1

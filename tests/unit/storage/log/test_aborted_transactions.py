@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.logs import World
+from support.cleaning import Producer, append_marker
+from support.logs import World, append
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.io.filesystem import FileSystem, RealFileSystem
@@ -121,7 +124,7 @@ def test_a_closed_segment_is_asked_once(world: World, monkeypatch: pytest.Monkey
     monkeypatch.setattr(aborted_transactions, "TransactionIndex", opened)
     transactions.overlapping(log.segments, 0, info)
     info.release()
-    assert asked == [log.segments[-1].base_offset]
+    assert asked == [], "nor the active one, as long as its file is the same"
 
 
 def test_loaded_until_a_segment_is_new(world: World) -> None:
@@ -131,3 +134,66 @@ def test_loaded_until_a_segment_is_new(world: World) -> None:
     transactions.load(log.segments)
     assert transactions.is_loaded(log.segments)
     assert not transactions.is_loaded(log.segments[:-1])
+
+
+class Counted:
+    """A file system that counts how often transaction indexes are read."""
+
+    def __init__(self, world: World) -> None:
+        self.reads = 0
+        original = world.fake.read_bytes
+
+        def read_bytes(path: Any, limit: int = 64 << 20) -> bytes:
+            self.reads += str(path).endswith(".txnindex")
+            return original(path, limit)
+
+        world.fake.read_bytes = read_bytes  # type: ignore[method-assign]
+
+
+def aborted(log: UnifiedLog) -> list[int]:
+    """Producers of the transactions that a fetch of all is told."""
+    info = log.read(0, 1 << 20)
+    found = log.aborted_transactions(0, info)
+    info.release()
+    return [txn.producer_id for txn in found]
+
+
+def test_the_active_segments_index_is_read_again_when_it_has_changed_and_not_for_each_fetch() -> None:
+    world = World()
+    world.start()
+    log = world.log()
+    append(log, "first")
+    counted = Counted(world)
+    assert [aborted(log) for _ in range(10)] == [[]] * 10
+    assert counted.reads == 0, "there is none"
+    for number in (1, 2):
+        Producer(number).send(log, (b"k", b"v"))
+        append_marker(log, number, 0, commit=False)
+        expected = list(range(1, number + 1))
+        assert [aborted(log) for _ in range(10)] == [expected] * 10
+        assert counted.reads == number
+    world.stop()
+
+
+def test_an_entry_that_takes_the_place_of_one_that_failed_within_a_tick_is_told() -> None:
+    """Size and time of the file are the same then."""
+    world = World(damaged="entries of markers that are not there")
+    world.start()
+    log = world.log()
+    append(log, "first", "second")
+    base = log.segments[-1].base_offset
+    kept = AbortedTransactions(log.log_directory)
+
+    def told() -> list[int]:
+        info = log.read(0, 1 << 20)
+        found = kept.overlapping(log.segments, 0, info)
+        info.release()
+        return [txn.producer_id for txn in found]
+
+    with suppress(OSError), kept.noted(base, AbortedTxn(1, 0, 1, 1)):
+        assert told() == [1]
+        raise OSError("full")
+    with kept.noted(base, AbortedTxn(2, 0, 1, 1)):
+        assert told() == [2]
+    assert told() == [2]
+    world.stop()

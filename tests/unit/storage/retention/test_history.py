@@ -113,7 +113,7 @@ def test_deletion_and_look_ups_among_ten_thousand_segments_touch_few(
         touched.clear()
         assert log_segments.floor_index(view, offset) == offset
         assert len(touched) <= 14  # 2^14 > 10,000
-    monkeypatch.setattr(log._segments, "_view", view)
+    monkeypatch.setattr(log._segments, "view", view)
     touched.clear()
     log.read(5_000, 100).release()
     assert len(touched) <= 20

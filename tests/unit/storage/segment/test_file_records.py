@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.fake_filesystem import FakeFileSystem
 from support.old_formats import old_logs
 from tidelog.protocol.records.attributes import Compression
@@ -104,6 +106,14 @@ def test_a_wrapper_across_the_limit() -> None:
         )
         assert file_records.find_timestamp(file, 0, len(data), 104, 0, 9) is None
         file.close()
+
+
+@given(st.binary(min_size=34, max_size=80), st.sampled_from([0, 1]), st.integers(-(1 << 63), (1 << 63) - 1))
+def test_an_index_entry_may_name_any_bytes(head: bytes, magic: int, other: int) -> None:
+    data = head[:16] + bytes([magic]) + head[17:]
+    offset, counted = int.from_bytes(data[:8], "big", signed=True), int.from_bytes(data[8:12], "big", signed=True)
+    assert file_records.ends_at(data, offset) == (counted >= (14, 22)[magic])
+    assert file_records.ends_at(data, other) in (False, other == offset)
 
 
 @pytest.mark.parametrize("magic", [1, 2])

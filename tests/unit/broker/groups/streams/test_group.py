@@ -91,7 +91,9 @@ def test_topics_that_are_read_are_subscribed_to_while_there_are_members():
         (Committer("", None, -1), [], E.UNKNOWN_MEMBER_ID),
         (Committer("m", None, 5, version=8), [], E.UNSUPPORTED_VERSION),
         (Committer("", None, -1, transactional=True), [], E.NONE),
-        (Committer("m", None, 2, transactional=True), [("orders", None, 0)], E.ILLEGAL_GENERATION),
+        (Committer("m", None, 2, transactional=True, version=5), [("orders", None, 0)], E.ILLEGAL_GENERATION),
+        (Committer("m", None, 2, transactional=True, version=6), [("orders", None, 0)], E.STALE_MEMBER_EPOCH),
+        (Committer("m", None, 6, transactional=True, version=6), [("orders", None, 0)], E.STALE_MEMBER_EPOCH),
         (Committer("m", None, 5, transactional=True, version=3), [], E.NONE),
     ],
 )  # fmt: skip

@@ -46,8 +46,27 @@ def test_what_does_not_change_is_neither_written_nor_told():
     written = len(world.log)
     answer = client.beat()
     assert (answer.tasks, answer.member_epoch, len(world.log)) == (None, 2, written)
-    assert client.beat(client_id="other").member_epoch == 3
+    assert client.beat(rack_id="other").member_epoch == 3
     assert len(world.log) == written + 4  # member, group epoch, assignment epoch, where the member is
+
+
+def test_a_static_member_that_only_says_where_it_is_has_its_tasks_as_before():
+    world = StreamsWorld(**AT_ONCE)
+    client = StreamsClient(world, "a", instance_id="i")
+    client.beat(endpoint=StreamsEndpoint("h", 1))
+    client.work()
+    for changes, epoch, endpoint_epoch in (
+        ({"client_id": "other"}, 2, 1),
+        ({"client_host": "/10.0.0.1"}, 2, 1),
+        ({"endpoint": StreamsEndpoint("h", 2)}, 2, 2),
+        ({"rebalance_timeout_ms": 5}, 2, 2),
+        ({"process_id": "other"}, 3, 2),
+        ({"process_id": "other", "client_tags": (("a", "b"),)}, 4, 2),
+    ):
+        answer = client.beat(**changes)
+        assert (answer.member_epoch, answer.endpoint_epoch) == (epoch, endpoint_epoch)
+    member = world.group.members["a"]
+    assert (member.rebalance_timeout_ms, member.endpoint, member.instance_id) == (5, StreamsEndpoint("h", 2), "i")
 
 
 def test_who_has_missed_an_answer_is_told_again():
@@ -59,9 +78,9 @@ def test_who_has_missed_an_answer_is_told_again():
     assert client.beat(said=None).tasks is None
     client.work()
     assert client.beat().tasks is None
-    client.beat(client_id="other", answered=False)
-    assert client.beat(client_id="other").tasks is not None
-    assert client.beat(client_id="other").tasks is None
+    client.beat(rack_id="other", answered=False)
+    assert client.beat(rack_id="other").tasks is not None
+    assert client.beat(rack_id="other").tasks is None
 
 
 def test_a_second_member_waits_for_what_the_first_gives_up():
@@ -182,11 +201,11 @@ def test_an_epoch_that_is_not_the_members(epoch, said, fenced):
     world = StreamsWorld(**AT_ONCE)
     client = StreamsClient(world, "a")
     client.beat()
-    client.beat(client_id="other")  # epoch 3, after 2
+    client.beat(rack_id="other")  # epoch 3, after 2
     if fenced:
         assert refused(client, member_epoch=epoch, said=said)[0] is ErrorCode.FENCED_MEMBER_EPOCH
     else:
-        assert client.beat(member_epoch=epoch, said=said, client_id="other").member_epoch == 3
+        assert client.beat(member_epoch=epoch, said=said, rack_id="other").member_epoch == 3
 
 
 def test_who_is_not_a_member():

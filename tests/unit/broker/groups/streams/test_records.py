@@ -10,6 +10,7 @@ from tidelog.broker.groups.heartbeat.group import MemberState
 from tidelog.broker.groups.heartbeat.registry import encoded, replay, replay_bytes
 from tidelog.broker.groups.store.records import OffsetsRecordError
 from tidelog.broker.groups.streams import records
+from tidelog.broker.groups.streams.descriptions import DescriptionEpochs
 from tidelog.broker.groups.streams.group import StreamsEndpoint, StreamsGroup, StreamsMember
 from tidelog.broker.groups.streams.tasks import OwnedTasks, Tasks
 from tidelog.broker.groups.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
@@ -40,7 +41,7 @@ TARGET = Tasks({"0": frozenset({0, 1})}, {"1": frozenset({3})}, {"1": frozenset(
 ALL = [
     records.member_record("g", MEMBER),
     records.topology_record("g", TOPOLOGY),
-    records.epoch_record("g", 8, -5, 1, {"num.standby.replicas": "1"}),
+    records.epoch_record("g", 8, -5, 1, {"num.standby.replicas": "1"}, DescriptionEpochs(1, 0)),
     records.target_record("g", "m", TARGET),
     records.target_epoch_record("g", 7, 99),
     records.current_record("g", MEMBER),
@@ -62,6 +63,7 @@ def test_the_state_is_what_the_records_say():
     assert group.members == {"m": MEMBER}
     assert (group.group_epoch, group.metadata_hash, group.validated_topology_epoch) == (8, -5, 1)
     assert group.assignment_configs == {"num.standby.replicas": "1"}
+    assert group.descriptions == DescriptionEpochs(stored=1, failed=0)
     assert (group.assignment_epoch, group.assignment_timestamp_ms) == (7, 99)
     assert group.target == {"m": TARGET}
     assert group.topology == TOPOLOGY
@@ -126,3 +128,19 @@ def test_tasks_without_epochs_have_the_members(epochs):
 def test_bytes_that_are_no_record():
     with pytest.raises(OffsetsRecordError):
         replay_bytes({}, b"\x00\x11", None)
+
+
+def test_epochs_of_descriptions_are_kafka_44s_tagged_fields():
+    """Bytes by StreamsGroupMetadataValue.json of Kafka 4.4: tags 0, 2 and 3; what is -1 is not there, as in Kafka 4.3."""
+    epoch, topics_hash, topology = bytes(3) + b"\x08", b"\xff" * 7 + b"\xfb", bytes(4)
+    for epochs, tail in (
+        (DescriptionEpochs(), b"\x01" + b"\x00\x04" + topology),
+        (DescriptionEpochs(5), b"\x02" + b"\x00\x04" + topology + b"\x02\x04" + bytes(3) + b"\x05"),
+        (
+            DescriptionEpochs(-2, 6),
+            b"\x03" + b"\x00\x04" + topology + b"\x02\x04" + b"\xff\xff\xff\xfe" + b"\x03\x04" + bytes(3) + b"\x06",
+        ),
+    ):
+        record = records.epoch_record("g", 8, -5, 0, {}, epochs)
+        assert encoded(record).value == b"\x00\x00" + epoch + topics_hash + tail
+        assert replayed([record])["g"].descriptions == epochs

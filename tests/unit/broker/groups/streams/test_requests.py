@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidelog.broker.groups.streams.group import StreamsEndpoint
 from tidelog.broker.groups.streams.requests import read_heartbeat
-from tidelog.broker.groups.streams.tasks import NO_TASKS
+from tidelog.broker.groups.streams.tasks import NO_TASKS, unpacked_offsets
 from tidelog.broker.groups.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.messages import streams_group_heartbeat as wire
@@ -47,6 +47,7 @@ def test_a_first_heartbeat():
         joining(topology=full, client_tags=tags, user_endpoint=wire.Endpoint(host="h", port=8080), rack_id="r"),
         "c",
         "/h",
+        1,
     )
     made = InternalTopic("x", 2, 1, (("retention.ms", "-1"),))
     assert read.topology == Topology(
@@ -62,21 +63,36 @@ def test_a_first_heartbeat():
 
 
 def test_a_later_heartbeat_says_what_has_changed():
-    read = read_heartbeat(staying(), "c", "/h")
+    read = read_heartbeat(staying(), "c", "/h", 1)
     assert (read.topology, read.said, read.endpoint, read.client_tags, read.rebalance_timeout_ms) == (None,) * 4 + (-1,)
     tasks = [wire.TaskIds(subtopology_id="0", partitions=[2, 1]), wire.TaskIds(subtopology_id="1")]
-    read = read_heartbeat(staying(active_tasks=tasks, standby_tasks=[], warmup_tasks=[]), "c", "/h")
+    read = read_heartbeat(staying(active_tasks=tasks, standby_tasks=[], warmup_tasks=[]), "c", "/h", 1)
     assert read.said == ({"0": {1, 2}}, {}, {})
-    assert read_heartbeat(staying(member_epoch=-1), "c", "/h").is_leaving
+    assert read_heartbeat(staying(member_epoch=-1), "c", "/h", 1).is_leaving
+    away = read_heartbeat(staying(member_epoch=-2, instance_id="i"), "c", "/h", 1)
+    assert (away.is_leaving, away.instance_id) == (True, "i")
+
+
+def test_offsets_of_tasks():
+    offsets = [
+        wire.TaskOffset(subtopology_id=name, partition=partition, offset=offset)
+        for name, partition, offset in (("1", 0, 7), ("0", 3, 1 << 40), ("1", 2, -1))
+    ]
+    read = read_heartbeat(staying(task_offsets=offsets), "c", "/h", 1)
+    assert list(unpacked_offsets(read.task_offsets.reached)) == [("1", 0, 7), ("1", 2, -1), ("0", 3, 1 << 40)]
+    assert (read.task_offsets.ends, read.version) == ((), 1)
+    assert read_heartbeat(staying(), "c", "/h", 0).task_offsets is None
 
 
 @pytest.mark.parametrize(
     ("request_", "says"),
     [
-        (joining(instance_id="i"), "Static membership is not yet supported."),
-        (joining(task_offsets=[]), "TaskOffsets are not supported yet."),
-        (joining(task_end_offsets=[]), "TaskEndOffsets are not supported yet."),
-        (joining(warmup_tasks=[wire.TaskIds()]), "WarmupTasks are not supported yet."),
+        (joining(instance_id=" "), "InstanceId can't be empty."),
+        (joining(warmup_tasks=[wire.TaskIds()]), "WarmupTasks must be empty when"),
+        (
+            staying(task_end_offsets=[wire.TaskOffset(subtopology_id="0", partition=1, offset=each) for each in (1, 2)]),
+            "Task offsets contain a duplicate entry for subtopology 0 and partition 1.",
+        ),
         (joining(topology=topology(source_topic_regex=["a.*"])), "Regular expressions for source topics are not"),
         (joining(member_id=""), "MemberId can't be empty."),
         (joining(group_id=" "), "GroupId can't be empty."),
@@ -93,7 +109,7 @@ def test_a_later_heartbeat_says_what_has_changed():
 )  # fmt: skip
 def test_what_is_refused(request_, says):
     with pytest.raises(ProtocolError, match=says) as caught:
-        read_heartbeat(request_, "c", "/h")
+        read_heartbeat(request_, "c", "/h", 1)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
@@ -107,5 +123,5 @@ def test_what_is_refused(request_, says):
 )  # fmt: skip
 def test_topologies_that_are_refused(found, says):
     with pytest.raises(ProtocolError, match=says) as caught:
-        read_heartbeat(joining(topology=found), "c", "/h")
+        read_heartbeat(joining(topology=found), "c", "/h", 1)
     assert caught.value.code is ErrorCode.STREAMS_INVALID_TOPOLOGY

@@ -11,9 +11,11 @@ from support.nodes import services_with
 from tidelog.broker.http.console.loop_calls import CALLER, NOBODY, Caller, LoopCalls
 from tidelog.broker.http.console.page_request import PageError
 from tidelog.broker.monitoring.node_state import NodeState
+from tidelog.broker.network.fair_queue import FairQueue
 from tidelog.broker.requests import registry
 from tidelog.broker.requests.context import RequestContext
 from tidelog.broker.requests.registry import load_apis
+from tidelog.broker.runtime.cooperative import SLICE_UNITS, Steps, run_in_chunks
 from tidelog.broker.security.acl.model import AclOperation, ResourceType
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.api_keys import ApiKey
@@ -53,7 +55,8 @@ def test_a_loop_that_does_not_answer(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def calls_to(loop: asyncio.AbstractEventLoop, **parts: Any) -> LoopCalls:
-    return LoopCalls(SimpleNamespace(loop=loop, services=services_with(**parts)))  # type: ignore[arg-type]
+    parts = {"socket_server": SimpleNamespace(fair_queue=FairQueue(loop.call_soon))} | parts
+    return LoopCalls(SimpleNamespace(loop=loop, services=services_with(loop=loop, **parts)))  # type: ignore[arg-type]
 
 
 def test_handlers_of_the_protocol_are_asked(loop: asyncio.AbstractEventLoop) -> None:
@@ -93,3 +96,19 @@ def test_no_access_rule_is_asked_and_the_user_is_told(
     calls.ask(ApiKey.LIST_GROUPS, None)
     CALLER.reset(token)
     assert seen == [(*NOBODY, "ANONYMOUS"), ("User:alice", "10.0.0.7", "alice")]
+
+
+def test_an_answer_of_many_rows_takes_turns(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in of a connection has turns to wait for: the settings page, of two hundred rows, was answered with 500."""
+
+    def steps() -> Steps[int]:
+        for _ in range(5):
+            yield SLICE_UNITS
+        return 5
+
+    load_apis()
+    handler = lambda _request, context: run_in_chunks(steps(), context)  # noqa: E731
+    monkeypatch.setattr(registry, "loaded", lambda found: SimpleNamespace(handler=handler, max_version=0, request=None))
+    calls = calls_to(loop)
+    assert calls.ask(ApiKey.LIST_GROUPS, None) == 5
+    assert calls._node.services.socket_server.fair_queue.taken >= 4

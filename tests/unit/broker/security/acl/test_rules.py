@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
-from tidelog.broker.security.acl.rules import AclFilter, AclRules, Policy, canonical_host, rule_words
+from tidelog.broker.security.acl.rules import AclFilter, AclRules, Policy, address_range, canonical_host, rule_words
 
 TOPIC = ResourceType.TOPIC
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
@@ -74,6 +74,30 @@ def test_addresses_are_compared_and_not_their_spellings() -> None:
     assert not allows(rules, READ, "t", host="10.0.0.8")
     assert canonical_host("fe80::1%eth0") == "fe80::1"
     assert canonical_host("no:address") == "no:address"
+
+
+@pytest.mark.parametrize(
+    ("host", "inside", "outside"),
+    [
+        ("10.0.0.0/8", ("10.0.0.0", "10.255.255.255", "::ffff:10.1.2.3"), ("11.0.0.0", "9.255.255.255", "::a00:1")),
+        ("10.1.2.3/24", ("10.1.2.0", "10.1.2.255"), ("10.1.3.0",)),  # any address of the range names it
+        ("10.0.0.7/32", ("10.0.0.7",), ("10.0.0.6",)),
+        ("0.0.0.0/0", ("1.2.3.4",), ("::1",)),
+        ("::/0", ("::1",), ("1.2.3.4",)),
+        ("2001:db8::/32", ("2001:db8::1", "2001:DB8:ffff::"), ("2001:db9::",)),
+        ("::ffff:10.0.0.0/104", ("10.9.9.9",), ("11.0.0.0",)),
+        *(
+            (wrong, (), ("10.0.0.1", "::1"))
+            for wrong in ("10.0.0.0/33", "1.2.3.4/", "x/8", "10.0.0.0/255.0.0.0", "/8", "a/b/8")
+        ),
+    ],
+)
+def test_a_range_of_addresses_is_for_those_in_it(host: str, inside: tuple[str, ...], outside: tuple[str, ...]) -> None:
+    allowing, denying = rules_of(acl("t", host=host)), rules_of(acl("t"), acl("t", DENY, host=host))
+    for address, is_in in (*((one, True) for one in inside), *((one, False) for one in outside)):
+        assert allows(allowing, READ, "t", host=address) is is_in
+        assert allows(denying, READ, "t", host=address) is not is_in
+    assert (address_range(host) is None) is (not inside)
 
 
 def test_defaults() -> None:

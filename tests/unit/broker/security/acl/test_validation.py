@@ -47,12 +47,21 @@ def test_a_rule() -> None:
         ({"principal": "alice"}, "no colon"),
         ({"principal": ""}, "no colon"),
         ({"host": "x" * (LONGEST_TEXT + 1)}, "at most 2048"),
+        ({"host": "10.0.0.0/33"}, "Invalid CIDR notation"),
+        ({"host": "example.org/8"}, "Invalid CIDR notation"),
     ],
 )
 def test_what_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ProtocolError, match=message) as raised:
         new_rule(**RULE | change)
     assert raised.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_range_of_addresses_needs_a_level_at_which_kafka_knows_it() -> None:
+    assert new_rule(**RULE | {"host": "10.0.0.0/8"}).host == "10.0.0.0/8"
+    with pytest.raises(ProtocolError, match=r"require metadata\.version 32") as raised:
+        new_rule(**RULE | {"host": "10.0.0.0/8"}, ranges=False)
+    assert raised.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_a_filter_takes_any_and_nothing_unknown() -> None:

@@ -92,6 +92,8 @@ class Dispatcher:
     def __init__(self) -> None:
         self.seen: list[int] = []
 
+    quick = None
+
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Any) -> bytes:
         self.seen.append(struct.unpack_from(">h", buffer, start)[0])
         return b"answer"

@@ -259,6 +259,31 @@ def test_many_threads_begin_one_reading() -> None:
     assert len(rig.works) == 1
 
 
+def test_who_has_looked_before_a_reading_began_that_has_ended_since_begins_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two lookers at the same moment, on two threads: one whole look of another falls between a look and its reading."""
+    rig = Rig(key_set(ONE))
+    begin, between = rig.keys.begin, ["one"]
+
+    def find(name: str) -> str | None:
+        found = rig.keys.find_blocking(name, "RS256", lambda _wait: None)
+        return found and found.key_id
+
+    def begin_late(*seen: int) -> object:
+        if between:
+            name = between.pop()
+            assert find(name) == name
+        return begin(*seen)
+
+    monkeypatch.setattr(rig.keys, "begin", begin_late)
+    assert (find("one"), rig.source.reads) == ("one", 1)
+    rig.now_s += BETWEEN_S
+    rig.source.answer = key_set(ONE, public_jwk(private_key(), "two"))
+    between.append("two")
+    assert (find("two"), rig.source.reads) == ("two", 2)
+
+
 async def test_where_no_thread_is_to_be_had_the_keys_from_before_hold_and_it_is_tried_again() -> None:
     rig = Rig(key_set(ONE))
     await rig.names("one")

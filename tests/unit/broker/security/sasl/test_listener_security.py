@@ -82,6 +82,8 @@ def test_oauthbearer_is_there_where_its_libraries_are(tmp_path: Path, monkeypatc
         **{
             "listener.name.in.sasl.enabled.mechanisms": ("OAUTHBEARER",),
             "listener.name.in.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri(),
+            "sasl.oauthbearer.expected.audience": ("a",),
+            "sasl.oauthbearer.expected.issuer": "i",
         },
     )
     assert isinstance(exchange(security(one), "OAUTHBEARER"), OAuthExchange)

@@ -98,6 +98,8 @@ def settings(**more: Any) -> Any:
         PREFIX + "jwks.endpoint.retry.backoff.max.ms": 10_000,
         PREFIX + "expected.audience": (),
         PREFIX + "expected.issuer": None,
+        PREFIX + "allow.unverified.audience": True,
+        PREFIX + "allow.unverified.issuer": True,
         PREFIX + "scope.claim.name": "scope",
         PREFIX + "sub.claim.name": "sub",
         PREFIX + "clock.skew.seconds": 30,
@@ -113,9 +115,13 @@ async def test_settings_make_a_verifier_and_what_is_unwise_is_said(
     path = tmp_path / "keys.json"
     path.write_bytes(key_set(public_jwk(private_key())))
     one = verifier_of("OUT", settings(**{PREFIX + "jwks.endpoint.url": path.as_uri()}))
-    assert (await one.verify(token_of(aud=None))).user == "alice"
+    for audience in (None, "another"):
+        assert (await one.verify(token_of(aud=audience))).user == "alice"
     assert "expected.audience is not set" in caplog.text
     assert "expected.issuer is not set" in caplog.text
+    strict = {PREFIX + "jwks.endpoint.url": path.as_uri(), PREFIX + "expected.audience": ("tidelog",)}
+    with pytest.raises(Refusal, match="another audience"):
+        await verifier_of("OUT", settings(**strict)).verify(token_of(aud="another"))
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,9 @@ async def test_other_claims_may_say_who_it_is() -> None:
     assert (await verifier(rules=rules).verify(token)).user == "app"
     with pytest.raises(Refusal, match="another audience"):
         await verifier(rules=rules).verify(token_of(azp="app"))
+    lifted = rules._replace(any_audience=True)
+    for audience in ("somebody else", ["a", "b"], None, 7):
+        assert (await verifier(rules=lifted).verify(token_of(azp="app", aud=audience))).user == "app"
 
 
 async def test_giant_tokens_are_not_looked_at() -> None:

@@ -2,6 +2,8 @@
 
 Takes the settings that `tidelog serve` would take (--config, --set, TIDELOG_* variables). Exit code 1 when
 something will not work.
+
+Start reading at `checks.py`: what is looked at, and what it is held against.
 """
 
 from __future__ import annotations
@@ -13,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .doctor_checks import Finding
+    from .checks import Finding
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_parser(commands: Subparsers) -> None:
-    from .serve import add_configuration
+    from ..serve import add_configuration
 
-    parser = commands.add_parser("doctor", help="look whether this machine suits the daemon", description=__doc__)
+    description = (__doc__ or "").partition("\n\nStart")[0]
+    parser = commands.add_parser("doctor", help="look whether this machine suits the daemon", description=description)
     add_configuration(parser)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)
@@ -31,8 +34,8 @@ def run(options: Any) -> int:
     """Prints; returns 1 when a check failed."""
     import json
 
-    from ..config.loader import load_config
-    from .doctor_checks import FAIL, examine, look
+    from ...config.loader import load_config
+    from .checks import FAIL, examine, look
 
     config = load_config(options.config, os.environ, options.assignments)
     findings = examine(look(config), config)
@@ -45,7 +48,7 @@ def run(options: Any) -> int:
 
 def picture(findings: Sequence[Finding]) -> list[str]:
     """Lines for people: why each matters, what to do about what is not well, a sum at the end."""
-    from .doctor_checks import FAIL, OK, WARN
+    from .checks import FAIL, OK, WARN
 
     width = max(len(finding.name) for finding in findings)
     lines = []

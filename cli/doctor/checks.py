@@ -19,16 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..broker.metadata.store import FILE_NAME
-from ..broker.security.open_listeners import ADVICE, open_listeners
+from ...broker.metadata.store import FILE_NAME
+from ...broker.security.open_listeners import ADVICE, open_listeners
 
 if TYPE_CHECKING:
-    from ..config.broker_config import BrokerConfig
+    from ...config.broker_config import BrokerConfig
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 FEWEST_DESCRIPTORS, GOOD_DESCRIPTORS = 4096, 65536
 #: A clock that is further behind what it has itself stamped is wrong.
 CLOCK_SLACK_S = 60
+#: An alert is about directories that have not been read whole for longer (docker/rules.yml).
+SLOWEST_SCRUB_DAYS = 30
 #: The year that this was written in begins here: a machine whose clock is before has lost it.
 EARLIEST_CLOCK_S = 1_767_225_600
 #: File systems that have no place under a log, and why.
@@ -75,6 +77,8 @@ class DirectoryFacts:
     segments: int
     newest_change_s: float
     """Modification time of the newest segment; 0 if there is none."""
+    log_bytes: int = 0
+    """Bytes of all segments' .log files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +193,12 @@ def _directory(path: str, mounts: Sequence[tuple[str, str]]) -> DirectoryFacts:
     disk = os.statvfs(there)
     text = str(there)
     kind = next((kind for point, kind in mounts if text == point or text.startswith(point.rstrip("/") + "/")), "")
-    segments, newest = 0, 0.0
+    segments, newest, log_bytes = 0, 0.0, 0
     if exists:
         for entry in there.glob("*/*.log"):
             segments += 1
-            newest = max(newest, entry.stat().st_mtime)
+            facts = entry.stat()
+            newest, log_bytes = max(newest, facts.st_mtime), log_bytes + facts.st_size
     return DirectoryFacts(
         path,
         exists,
@@ -205,6 +210,7 @@ def _directory(path: str, mounts: Sequence[tuple[str, str]]) -> DirectoryFacts:
         kind,
         segments,
         newest,
+        log_bytes,
     )
 
 
@@ -221,7 +227,7 @@ def _clock_is_synchronised() -> bool | None:
 
 
 def _has_hardware_crc() -> bool:
-    from ..protocol.records import _kernel
+    from ...protocol.records import _kernel
 
     return _kernel._use_hardware(True)
 
@@ -375,6 +381,18 @@ def _secrets(facts: Facts, _config: BrokerConfig) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def _scrub(facts: Facts, config: BrokerConfig) -> Iterator[Finding]:
+    rate = config.tidelog_log_scrub_bytes_per_second
+    largest = max(facts.directories, key=lambda directory: directory.log_bytes)
+    days = largest.log_bytes / rate / 86400 if rate else 0.0
+    shown = f"reads {_size(largest.log_bytes)} of {largest.path} in {days:.1f} days" if rate else "off"
+    yield Finding(
+        "looking for damage", WARN if days > SLOWEST_SCRUB_DAYS else OK, shown,
+        "closed segments are read again and again, slowly, so that a bit that flips on the disk is known while there are copies",
+        f"raise tidelog.log.scrub.bytes.per.second={rate}, or set it to 0 where something else looks (ZFS, btrfs, a RAID)",
+    )  # fmt: skip
+
+
 def _listeners(_facts: Facts, config: BrokerConfig) -> Iterator[Finding]:
     found = open_listeners(config)
     shown = ", ".join(
@@ -387,7 +405,8 @@ def _listeners(_facts: Facts, config: BrokerConfig) -> Iterator[Finding]:
 
 
 _CHECKS: tuple[Check, ...] = (
-    _descriptors, _directories, _maps, _dirty_pages, _swap, _memory_enough, _clock, _checksums, _secrets, _listeners,
+    _descriptors, _directories, _maps, _dirty_pages, _swap, _memory_enough, _clock, _checksums, _scrub, _secrets,
+    _listeners,
 )  # fmt: skip
 
 

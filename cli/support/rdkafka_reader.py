@@ -1,0 +1,130 @@
+"""Messages of `tidelog consume` by librdkafka: from its queue to a stream, and what became of partitions in between."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
+
+_BATCH = 10_000
+_WAIT_S = 0.1
+_FIRST_WAIT_S = 0.005
+#: Of malloc.h.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+
+
+def make_consumer(client: Any, bootstrap: str, options: Any) -> Any:
+    """librdkafka's consumer. KafkaFailure: a --property is wrong."""
+    from .kafka_client import KafkaFailure, pairs_of
+    from .rdkafka import security_settings
+
+    config = {
+        "bootstrap.servers": bootstrap,
+        "client.id": "tidelog-consume",
+        "group.id": options.group or "tidelog-consume",  # librdkafka wants one; without --group it is never used
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest" if options.from_beginning else "latest",
+        "isolation.level": "read_committed" if options.committed else "read_uncommitted",
+        "enable.partition.eof": True,
+        "fetch.max.bytes": 64 << 20,
+        "max.partition.fetch.bytes": 4 << 20,
+        "queued.max.messages.kbytes": 64 << 10,
+        "queued.min.messages": 200_000,
+        # Librdkafka's second would be most of the time: a full queue is empty again after some milliseconds.
+        "fetch.queue.backoff.ms": 2,
+        "log_level": 0,
+        **security_settings(options),
+        **pairs_of(options.property, "--property"),
+    }
+    keep_freed_memory()
+    try:
+        return client.Consumer(config)
+    except client.KafkaException as error:
+        raise KafkaFailure(f"--property: {error.args[0].str()}") from None
+
+
+def keep_freed_memory() -> None:
+    """Lets glibc keep what is freed: librdkafka takes and frees megabytes for each fetch, and fresh pages cost a fifth of the CPU
+    otherwise. With another C library it does nothing."""
+    import ctypes
+
+    with contextlib.suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for parameter, size in ((_M_MMAP_THRESHOLD, 32 << 20), (_M_TRIM_THRESHOLD, 256 << 20), (_M_TOP_PAD, 4 << 20)):
+            mallopt(parameter, size)
+
+
+class Reader:
+    """Copies messages from librdkafka to a stream until there are enough. One thread."""
+
+    def __init__(
+        self, client: Any, consumer: Any, text: Callable[[Sequence[Any]], bytes], out: BinaryIO, *, commits: bool,
+        on_idle: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.printed = 0
+        self._on_idle = on_idle
+        self._commits = commits  # else no note is taken of offsets
+        self._client = client
+        self._consumer = consumer
+        self._text = text
+        self._out = out
+        self._next: dict[tuple[str, int], int] = {}
+
+    def read(self, most: int | None, ends: dict[int, int] | None, is_stopped: Callable[[], bool]) -> None:
+        """Prints at most `most` records; with `ends`, until each of these partitions was read up to its offset."""
+        left = most
+        waiting = dict(ends) if ends is not None else None
+        while left != 0 and waiting != {} and not is_stopped():
+            size = _BATCH if left is None else min(left, _BATCH)
+            batch = self._consumer.consume(size, _FIRST_WAIT_S)
+            if not batch:
+                self._out.flush()
+                self._on_idle()
+                batch = self._consumer.consume(1, _WAIT_S)
+            messages = self._sorted_out(batch, waiting)
+            if messages:
+                self._out.write(self._text(messages))
+                self.printed += len(messages)
+                if left is not None:
+                    left -= len(messages)
+        self._out.flush()
+
+    def _sorted_out(self, batch: list[Any], waiting: dict[int, int] | None) -> list[Any]:
+        """The records; ends of partitions and errors are taken note of."""
+        from .kafka_client import KafkaFailure
+
+        messages = [message for message in batch if message.error() is None]
+        if len(messages) != len(batch):
+            for message in batch:
+                error = message.error()
+                if error is None:
+                    continue
+                if error.code() == self._client.KafkaError._PARTITION_EOF:
+                    if waiting is not None and message.offset() >= waiting.get(message.partition(), 0):
+                        waiting.pop(message.partition(), None)
+                elif not error.retriable():
+                    raise KafkaFailure(error.str())
+        if messages and self._commits:
+            for message in _last_of_each(messages):
+                self._next[message.topic(), message.partition()] = message.offset() + 1
+        return messages
+
+    def commit(self) -> None:
+        """Commit the offsets of printed messages. KafkaFailure."""
+        from .kafka_client import KafkaFailure
+
+        offsets = [self._client.TopicPartition(t, p, offset) for (t, p), offset in self._next.items()]
+        if not offsets:
+            return
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+        except self._client.KafkaException as error:
+            raise KafkaFailure(f"printed, but not committed: {error.args[0].str()}") from None
+
+
+def _last_of_each(messages: list[Any]) -> list[Any]:
+    """The last message of each partition; librdkafka gives them in runs."""
+    last: dict[int, Any] = {}
+    for message in reversed(messages):
+        last.setdefault(message.partition(), message)
+    return list(last.values())
