@@ -3,6 +3,9 @@
 The log is walked once. Index entries come in the order of positions and are met on the way, so nothing is kept but what
 has not been met: memory does not grow with the segment. The files of indexes are read before the log is opened: the log
 is written first, so below a running daemon every entry that was read has its batch.
+
+A daemon writes the active segment's indexes through memory, an entry byte by byte: a reader may meet half of one. So they are
+read twice, and looked at as far as both readings agree; of the last entry that is there, what is wrong is a note.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ from ...protocol.records.record_batch import (
     BatchHeader,
     Record,
 )
-from ..index.transaction_index import AbortedTxn
+from ..index.offset_index import OffsetIndex
+from ..index.time_index import TimeIndex
+from ..index.transaction_index import AbortedTxn, TransactionIndex
 from ..segment.batch_walk import Found, Stretch, computed_crc, summed_crc, walk
 from ..segment.names import (
     LOG_SUFFIX,
@@ -107,6 +112,8 @@ class SegmentCheck:
         self.live: int | None = 0
         self.last_leader_epoch = last_leader_epoch
         self._max_timestamp = NO_TIMESTAMP
+        self._is_written = is_active and not around.is_stopped
+        self._newest: dict[str, int] = {}  # path of an index that is being written → position of its last entry
 
     def _path(self, suffix: str) -> str:
         return f"{self._directory}/{file_name(self._base_offset, suffix)}"
@@ -347,11 +354,16 @@ class SegmentCheck:
 
     # --- indexes ---
 
-    def parts(self, suffix: str, explain: Callable[[bytes, int], Iterator[Part]], rule: str) -> Iterator[Part]:
+    def parts(
+        self, suffix: str, entry_size: int, explain: Callable[[bytes, int], Iterator[Part]], rule: str
+    ) -> Iterator[Part]:
         """Read an index, yield its sound entries, and report the others."""
         path = self._path(suffix)
         try:
             data = self._fs.read_bytes(path, limit=_INDEX_LIMIT)
+            if self._is_written:
+                data = _in_both(data, self._fs.read_bytes(path, limit=_INDEX_LIMIT), entry_size)
+                self._newest[path] = (len(data.rstrip(b"\0")) - 1) // entry_size * entry_size
         except FileNotFoundError:
             return iter(())
         return self._sound_parts(path, explain(data, self._base_offset), rule)
@@ -360,29 +372,48 @@ class SegmentCheck:
         for part in parts:
             if part.problem:
                 kind = "torn" if part.kind == "cut off" else "order"
-                self._report.add(f"{rule}-{kind}", path, part.position, f"{part.text}: {part.problem}")
+                self._index_fault(f"{rule}-{kind}", path, part, part.problem)
             elif part.kind != "unused":
                 yield part
 
+    def _index_fault(self, rule: str, path: str, part: Part, what: str) -> None:
+        if part.position == self._newest.get(path):
+            rule = "unfinished-tail"
+        self._report.add(rule, path, part.position, f"{part.text}: {what}")
+
     def _aborted(self) -> list[tuple[int, AbortedTxn]]:
         names = ("producerId", "firstOffset", "lastOffset", "lastStableOffset")
-        parts = self.parts(TRANSACTION_INDEX_SUFFIX, explain_transaction_index, "txnindex")
+        parts = self.parts(TRANSACTION_INDEX_SUFFIX, TransactionIndex.ENTRY_SIZE, explain_transaction_index, "txnindex")
         return [(part.position, AbortedTxn(*(number(part, name) for name in names))) for part in parts]
 
     def offset_entries(self) -> Iterator[Part]:
-        return self.parts(OFFSET_INDEX_SUFFIX, explain_offset_index, "index")
+        return self.parts(OFFSET_INDEX_SUFFIX, OffsetIndex.ENTRY_SIZE, explain_offset_index, "index")
 
     def time_entries(self) -> Iterator[Part]:
-        return self.parts(TIME_INDEX_SUFFIX, explain_time_index, "timeindex")
+        return self.parts(TIME_INDEX_SUFFIX, TimeIndex.ENTRY_SIZE, explain_time_index, "timeindex")
 
     def index_fault(self, rule: str, suffix: str, part: Part, what: str) -> None:
-        self._report.add(rule, self._path(suffix), part.position, f"{part.text}: {what}")
+        self._index_fault(rule, self._path(suffix), part, what)
 
     def check_last_time(self, last: int) -> None:
         """Check that the time index ends with timestamp `last`: the roll wrote the segment's largest one."""
         if not self._is_active and last < self._max_timestamp and self.first_offset is not None:
             what = f"its last timestamp is {last}, the segment's largest {self._max_timestamp}"
             self._report.add("timeindex-last", self._path(TIME_INDEX_SUFFIX), -1, what)
+
+
+def _in_both(first: bytes, second: bytes, entry_size: int) -> bytes:
+    """The entries up to the first in which two readings differ, with what lies behind if they don't."""
+    if second.startswith(first):
+        return first
+    same, differ = 0, min(len(first), len(second)) + 1
+    while differ - same > 1:  # the first `same` bytes are the same, the first `differ` are not
+        middle = (same + differ) // 2
+        if first[same:middle] == second[same:middle]:
+            same = middle
+        else:
+            differ = middle
+    return first[: same // entry_size * entry_size]
 
 
 def number(part: Part, name: str) -> int:

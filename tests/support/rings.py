@@ -4,8 +4,8 @@
 
 A ring is a command and two limits in minutes: of its slice (`check`; none where `make test` has it) and of the whole
 (`slow`). A ring that fails fails the run, and so do rings that together take longer than SLOWER times their limits together;
-the others still run, so that one report tells all. Limits are of two cores that do nothing else; those of `check` add up to 50
-minutes at most, so that `make check` and the five minutes of `make test` are over in 75 minutes wherever they pass.
+the others still run, so that one report tells all. Limits are of two cores that do nothing else; those of `check` add up to 60
+minutes at most, so that `make check` and the five minutes of `make test` are over in 90 minutes wherever they pass.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 import pytest
 from support.fake_filesystem import FakeFileSystem
@@ -11,6 +12,7 @@ from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.inspect.verify_producers import ProducerCheck
 from tidelog.storage.inspect.verify_report import Finding, Report
 from tidelog.storage.inspect.verify_segment import SegmentCheck, Surroundings
+from tidelog.storage.io.filesystem import StrPath
 from tidelog.storage.log.leader_epoch import EpochEntry
 from tidelog.storage.segment import batch_walk
 
@@ -25,8 +27,9 @@ def check(
     *,
     around: Surroundings = CLEAN,
     is_active: bool = True,
+    system: FakeFileSystem | None = None,
 ) -> list[Finding]:
-    system = FakeFileSystem()
+    system = system or FakeFileSystem()
     system.put(f"/t-0/{0:020d}.log", log)
     system.put(f"/t-0/{0:020d}.index", index)
     system.put(f"/t-0/{0:020d}.timeindex", time_index)
@@ -71,6 +74,66 @@ def test_a_closed_segment_has_its_largest_timestamp() -> None:
     assert rules(LOG, b"", whole[:12], is_active=False) == ["timeindex-last"]
     assert rules(LOG, b"", whole[:12], is_active=True) == []
     assert rules(b"", is_active=False) == []
+
+
+RUNNING = CLEAN._replace(is_stopped=False)
+POSITIONS = struct.pack(">ii", 3, len(FIRST)), struct.pack(">ii", 5, len(FIRST + SECOND))
+TIMES = struct.pack(">qi", TIME + 5, 1), struct.pack(">qi", TIME + 9, 3)
+
+
+def half_written(entry: bytes) -> Iterator[bytes]:
+    """What a reader may see of an entry that is being written: fields from their first byte on, or from their last."""
+    for length in range(1, len(entry)):
+        yield entry[:length] + bytes(len(entry) - length)
+        yield bytes(len(entry) - length) + entry[-length:]
+
+
+class Changing(FakeFileSystem):
+    """A file system on which readings of one file differ."""
+
+    def __init__(self, path: str, *readings: bytes) -> None:
+        super().__init__()
+        self._path = path
+        self._readings = iter(readings)
+
+    def read_bytes(self, path: StrPath, limit: int = 64 << 20) -> bytes:
+        return next(self._readings) if path == self._path else super().read_bytes(path, limit)
+
+
+@pytest.mark.parametrize("kind", ["index", "timeindex"])
+def test_half_an_entry_that_is_being_written_is_no_fault(kind: str) -> None:
+    first, second = POSITIONS if kind == "index" else TIMES
+    room = bytes(5 * len(first))
+    told = set()
+    for half in half_written(second):
+        indexes = (first + half + room, b"") if kind == "index" else (b"", first + half + room)
+        found = set(rules(LOG, *indexes, around=RUNNING))
+        assert found <= {"unfinished-tail"}, half
+        # After a clean stop nobody writes.
+        assert bool(found) == any(not rule.startswith("unfinished") for rule in rules(LOG, *indexes)), half
+        told |= found
+    assert told
+
+
+@pytest.mark.parametrize("kind", ["index", "timeindex"])
+def test_an_entry_that_is_written_while_it_is_read_is_no_fault(kind: str) -> None:
+    """A reader that is slower than the writer sees half of one entry, and the next one."""
+    first, second = POSITIONS if kind == "index" else TIMES
+    room = bytes(5 * len(first))
+    path = f"/t-0/{0:020d}.{kind}"
+    for half in half_written(first):
+        system = Changing(path, half + second + room, first + second + room)
+        assert rules(LOG, around=RUNNING, system=system) == [], half
+    # One that stays as it is was not being written.
+    torn = bytes(len(first) - 1) + b"\1" + second + room
+    assert rules(LOG, around=RUNNING, system=Changing(path, torn, torn)) != []
+
+
+def test_an_index_that_is_cut_at_the_roll_between_two_readings_is_no_fault() -> None:
+    entries, room = b"".join(POSITIONS), bytes(40)
+    path = f"/t-0/{0:020d}.index"
+    for readings in ((entries + room, entries), (entries, entries + room), (entries + room, b"")):
+        assert rules(LOG, around=RUNNING, system=Changing(path, *readings)) == []
 
 
 def test_gaps() -> None:
