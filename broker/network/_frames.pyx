@@ -12,6 +12,7 @@ Loop thread. A read of the socket that holds one request whose answer is bytes c
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from ...protocol.framing import FrameTooLargeError, frame_end
@@ -20,9 +21,35 @@ from .connection_state import State
 from .fair_queue import HEAVY_NS as _HEAVY_NS
 from .fair_queue import LONGEST_NS as _LONGEST_NS
 from .fair_queue import MEAN_SHIFT as _MEAN_SHIFT
+from .outbound import BYTES_PER_TURN as _BYTES_PER_TURN
 from .outbound import Outbound
 
 include "../../protocol/records/_records.pxi"
+
+cdef extern from *:
+    """
+    #include <sys/socket.h>
+    #if defined(__linux__)
+    #include <sys/sendfile.h>
+    #define MORE (MSG_MORE | MSG_NOSIGNAL)
+    #define WHOLE MSG_NOSIGNAL
+    static inline Py_ssize_t send_file(int to, int from, int64_t position, size_t count) {
+        off_t at = (off_t)position;
+        return sendfile(to, from, &at, count);
+    }
+    #else /* `Outbound` does it */
+    #define MORE 0
+    #define WHOLE 0
+    static inline Py_ssize_t send_file(int to, int from, int64_t position, size_t count) {
+        (void)to; (void)from; (void)position; (void)count;
+        return -1;
+    }
+    #endif
+    """
+    int MORE
+    int WHOLE
+    Py_ssize_t send(int to, const char *data, size_t count, int flags) nogil
+    Py_ssize_t send_file(int to, int file, int64_t position, size_t count) nogil
 
 cdef object READY = State.READY
 cdef object CLOSED = State.CLOSED
@@ -30,6 +57,7 @@ cdef object LEAVING = State.LEAVING
 cdef int64_t HEAVY_NS = _HEAVY_NS
 cdef int64_t LONGEST_NS = _LONGEST_NS
 cdef int MEAN_SHIFT = _MEAN_SHIFT
+cdef int64_t BYTES_PER_TURN = _BYTES_PER_TURN
 cdef enum:
     SIZE_BYTES = 4
     #: Answers of one chunk are sent when this many parts have gathered (or connection.outbound.max.bytes), which bounds what a
@@ -37,6 +65,8 @@ cdef enum:
     PARTS_PER_WRITE = 128
     #: Some more than a heavy client may send light ones in between.
     WATCHED_READS = 64
+    #: What an answer may have beside the slices that fill a turn.
+    HEADS_BYTES = 4096
 
 
 cdef class FrameReader:
@@ -197,7 +227,7 @@ cdef class FrameReader:
         """Sends what has gathered: `parts`, or if that is None the one answer in `single`, if any. As `_flush`."""
         cdef object outbound, sent
         if parts is not None:
-            return self._flush(parts, sliced)
+            return self.flush_slices(parts) if sliced else self._flush(parts, False)
         if single is None:
             return True
         outbound = self._outbound
@@ -211,6 +241,53 @@ cdef class FrameReader:
         if <Py_ssize_t> sent < len(<bytes> single):
             return self._flush([single[sent:]], False)
         return True
+
+
+    cdef bint flush_slices(self, list parts) except -1:
+        """Sends answers of which some are slices of files. As `_flush`, which gets what does not go out here at once: of cold
+        pages, for a socket that is full, or more than one connection may send in its turn.
+        """
+        cdef object outbound = self._outbound, part, file
+        cdef int64_t total = 0, count, position
+        cdef Py_ssize_t sent = 0, at = 0
+        cdef int to, source
+        if type(outbound) is not Outbound or self._state is CLOSED or outbound.queue or (to := outbound.descriptor) < 0:
+            return self._flush(parts, True)
+        for part in parts:
+            total += len(<bytes> part) if type(part) is bytes else <int64_t> part.count
+        if total > BYTES_PER_TURN + HEADS_BYTES:
+            return self._flush(parts, True)
+        total = 0
+        while at < len(parts):
+            part = parts[at]
+            if type(part) is bytes:
+                count = len(<bytes> part)
+                sent = send(to, PyBytes_AS_STRING(part), count, WHOLE if at + 1 == len(parts) else MORE)
+                if sent < count:
+                    if sent > 0:
+                        parts[at] = (<bytes> part)[sent:]
+                    break
+            else:
+                count, position, file = part.count, part.position, part.file
+                if <int64_t> part.warm_until - position < count:
+                    sent = 0
+                    break
+                source = file.fileno()
+                with nogil:
+                    sent = send_file(to, source, position, count)
+                if sent < count:
+                    if sent > 0:
+                        part.position, part.count = position + sent, count - sent
+                        outbound.counters.sendfile_bytes += sent
+                    break
+                outbound.counters.sendfile_bytes += sent
+                file.release()
+            total += sent
+            at += 1
+        if sent > 0 and at < len(parts):
+            total += sent
+        outbound.counters.sent_bytes += total
+        return True if at == len(parts) else self._flush(parts[at:], True)
 
 
 cdef list _gathered(list parts, object single):

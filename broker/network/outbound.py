@@ -79,7 +79,6 @@ class Outbound:
 
     __slots__ = (
         "_closed",
-        "_fd",
         "_loop",
         "_on_drained",
         "_on_error",
@@ -90,6 +89,7 @@ class Outbound:
         "_source",
         "_writer_armed",
         "counters",
+        "descriptor",
         "queue",
         "send",
     )  # fmt: skip
@@ -108,7 +108,8 @@ class Outbound:
         self._loop = loop
         self._source = fd
         self._sock: socket.socket | None = None
-        self._fd = -1
+        #: What is sent on; -1 before the first bytes and after the end.
+        self.descriptor = -1
         self.send: Callable[..., int] = self._first_send
         self._progress = 0
         self._pool = pool
@@ -179,12 +180,13 @@ class Outbound:
             return
         self._closed = True
         if self._writer_armed:
-            self._loop.remove_writer(self._fd)
+            self._loop.remove_writer(self.descriptor)
             self._writer_armed = False
         release_parts(self.queue)
         self.queue.clear()
         # Until now it may know itself, by `_first_send`: what a TLS connection holds would stay until a full collection.
         self.send = _send_closed
+        self.descriptor = -1
         if self._sock is not None:
             self._sock.close()
 
@@ -199,19 +201,19 @@ class Outbound:
             _send_closed(b"")
         self._sock = socket.socket(fileno=os.dup(self._source))
         self._sock.setblocking(False)
-        self._fd = self._sock.fileno()
+        self.descriptor = self._sock.fileno()
         self.send = self._sock.send
         if self.counters.unsent_bytes:
             self.leave_unsent(self.counters.unsent_bytes)
 
     def _arm(self) -> None:
         if not self._writer_armed:
-            self._loop.add_writer(self._fd, self._on_writable)
+            self._loop.add_writer(self.descriptor, self._on_writable)
             self._writer_armed = True
 
     def _disarm(self) -> None:
         if self._writer_armed:
-            self._loop.remove_writer(self._fd)
+            self._loop.remove_writer(self.descriptor)
             self._writer_armed = False
 
     def _on_writable(self) -> None:
@@ -252,7 +254,9 @@ class Outbound:
                         warm = self._ask_page_cache(part)
                         if warm == 0:
                             return
-                    sent = os.sendfile(self._fd, part.file.fileno(), part.position, min(part.count, budget, warm))
+                    sent = os.sendfile(
+                        self.descriptor, part.file.fileno(), part.position, min(part.count, budget, warm)
+                    )
                     if sent == 0:
                         raise OSError(f"{part.count} bytes at {part.position} are missing at the end of a segment file")
                     self._progress += 1

@@ -3,7 +3,8 @@
 
     Produce 3 to 13    one batch of format 2 to one partition: not compressed, not of a transaction, at most 64 KiB, for a
                        directory that is not slow
-    Fetch 4 to 18      of one partition, by the request or its session, whose records are in memory, at most 16 KiB of them
+    Fetch 4 to 18      of one partition, by the request or its session, from a batch whose place is known: up to 16 KiB are
+                       copied, more leaves by `sendfile`
 
 Everything else is NotImplemented, of which nothing has been done, and the general way takes it: `broker/apis/produce.py` and
 `fetch.py`. What is answered here gets the same answer and leaves the same state and the same bytes behind as there
@@ -24,15 +25,18 @@ struct: only those of no tagged fields are taken here. Loop thread.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from ...protocol.api_keys import ApiKey
 from ...storage.clock import SystemTime
 from ..metadata.topics import INTERNAL_TOPICS
+from ..network.outbound import FileSlice
 from ..partitions.conversion_thread import TIMED_BYTES as _TIMED_BYTES
+from ..partitions.partition import WARM_TAIL_BYTES as _WARM_TAIL_BYTES
 from ..requests.throttling import RequestMeter
 from ..security.acl.model import AclOperation, ResourceType
+from ...storage.segment.segment_list import floor_index
 from .produce_job import append_failed, wait_for_sync
 
 include "../../protocol/records/_records.pxi"
@@ -71,11 +75,26 @@ cdef extern from *:
         return -1;
     #endif
     }
+    /* Whether all pages of a stretch of the file are in memory; 0 also where the kernel (before 6.5) does not tell. */
+    static inline int all_cached(int fd, int64_t position, int64_t count) {
+    #if defined(__linux__)
+        uint64_t stretch[2] = {(uint64_t)position, (uint64_t)count};
+        uint64_t pages[5]; /* cached, dirty, being written, evicted, recently evicted */
+        if (syscall(451 /* cachestat */, fd, stretch, pages, 0UL))
+            return 0;
+        long size = sysconf(_SC_PAGESIZE);
+        return pages[0] >= (uint64_t)((position + count - 1) / size - position / size + 1);
+    #else
+        (void)fd; (void)position; (void)count;
+        return 0;
+    #endif
+    }
     #define bits_of(n) ((n) <= 0 ? 0 : 64 - __builtin_clzll((unsigned long long)(n)))
     """
     int64_t wall_ms() nogil
     int64_t monotonic_ns() nogil
     Py_ssize_t read_cached(int fd, char *to, size_t count, int64_t position) nogil
+    int all_cached(int fd, int64_t position, int64_t count) nogil
     int bits_of(int64_t n) nogil
 
 cdef enum:
@@ -89,10 +108,14 @@ cdef enum:
     HEAD_BYTES = 512
     #: What a fetch of little reads, to have a small batch in one go.
     PROBE_BYTES = 4096
+    #: Headers of a slice that is not read that are looked at to know where the next fetch will begin.
+    MOST_HEADERS = 64
 
 #: More is sent by `sendfile`, and less is copied: by then the call costs more than the bytes.
 cdef int64_t MOST_COPIED = 16 << 10
 cdef int64_t TIMED_BYTES = _TIMED_BYTES
+cdef int64_t WARM_TAIL_BYTES = _WARM_TAIL_BYTES
+cdef bytes NO_TAGS = b"\0\0\0"
 cdef int UNUSUAL_MASK = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 cdef object READ = AclOperation.READ
 cdef object WRITE = AclOperation.WRITE
@@ -335,12 +358,13 @@ cdef class QuickPath:
         cdef Cursor c
         cdef int32_t index = 0, correlation, session_id = 0, session_epoch = -1, leader_epoch = -1
         cdef int64_t topics, count, name_size = 0, offset = 0, most, least, wait, cap, partition_most = 0
-        cdef int64_t position, left, high_watermark, log_start, batch
+        cdef int64_t position, left, high_watermark, log_start, limit, batch, passed, following = 0
         cdef Py_ssize_t total, probed
         cdef int fd
-        cdef bint committed
+        cdef bint committed, copied, warm
         cdef object session = None, wanted = None, topic, key, raw, partition, log, meter = None, segment, hints, hint, file
         cdef tuple high, segments
+        cdef list parts = None
         cdef bytes answer
         c.at, c.end, c.flexible = base + start, base + end, version >= 12
         correlation = tl_i32(c.at + 4)
@@ -426,7 +450,7 @@ cdef class QuickPath:
         most = min(most, <int64_t>self.services.fetch_max_bytes)
         cap = min(partition_most, most)
 
-        # As `UnifiedLog.read` and `storage/log/reader.py`, of what the active segment has, where it is known where that is.
+        # As `UnifiedLog.read` and `storage/log/reader.py`, where it is known in which place of a segment the offset is.
         high = <tuple>log.high  # a named one
         high_watermark = high[0]
         log_start = log.log_start_offset
@@ -434,8 +458,12 @@ cdef class QuickPath:
             return NotImplemented  # behind the second: the last stable offset is not the high watermark
         segments = log.segments
         segment = segments[len(segments) - 1]
-        if offset < <int64_t>segment.base_offset or segment.base_offset != high[1]:
+        if segment.base_offset != high[1]:
             return NotImplemented
+        limit = <int64_t>high[2]
+        if offset < <int64_t>segment.base_offset:
+            segment = segments[floor_index(segments, offset)]
+            limit = INT64_MAX  # all of it lies below
         hints = segment.hints
         hint = (<dict>hints).get(offset)
         if hint is None:
@@ -443,7 +471,7 @@ cdef class QuickPath:
             if hint is None:
                 return NotImplemented
         position = hint
-        left = min(<int64_t>segment.size, <int64_t>high[2]) - position
+        left = min(<int64_t>segment.size, limit) - position
         if left < RECORDS_AT or (min(left, max(cap, PROBE_BYTES)) < min(least, most) and wait > 0):
             return NotImplemented
         try:
@@ -459,11 +487,17 @@ cdef class QuickPath:
             if cap < left and cap < PROBE_BYTES:
                 # Perhaps less than a batch, and the first is sent whole: one look tells how large it is, and has its bytes.
                 probed = read_cached(fd, <char *>&self.probe[0], min(left, PROBE_BYTES), position)
-                batch = batch_size(&self.probe[0], probed)
+                batch = batch_size(&self.probe[0], min(probed, left))
+                if batch < 0 and probed >= RECORDS_AT:
+                    batch = batch_size(&self.probe[0], left)
+                    probed = 0
                 if batch < 0:
                     return NotImplemented
                 count = max(cap, batch)
-            if count > MOST_COPIED or (count < min(least, most) and wait > 0):
+            if count < min(least, most) and wait > 0:
+                return NotImplemented
+            copied = count <= MOST_COPIED
+            if not copied and meter is not None:
                 return NotImplemented
             at = &head[4]
             tl_put32(at, correlation)
@@ -494,44 +528,82 @@ cdef class QuickPath:
             at = put_length(at, count, c.flexible, 4)
             total = (at - &head[0]) + count + (3 if c.flexible else 0)
             tl_put32(&head[0], <int32_t>(total - 4))
-            answer = PyBytes_FromStringAndSize(NULL, total)
+            answer = PyBytes_FromStringAndSize(NULL, total if copied else at - &head[0])
             memcpy(PyBytes_AS_STRING(answer), &head[0], at - &head[0])
-            data = <uint8_t *>PyBytes_AS_STRING(answer) + (at - &head[0])
-            if c.flexible:
-                data[count] = data[count + 1] = data[count + 2] = 0
-            if probed:
-                memcpy(data, &self.probe[0], count)
-            elif read_cached(fd, <char *>data, count, position) != count:
+            data = NULL
+            if copied:
+                data = <uint8_t *>PyBytes_AS_STRING(answer) + (at - &head[0])
+                if c.flexible:
+                    data[count] = data[count + 1] = data[count + 2] = 0
+                if probed:
+                    memcpy(data, &self.probe[0], count)
+                elif read_cached(fd, <char *>data, count, position) != count:
+                    return NotImplemented
+            passed = 0
+            if count < left:  # where the next fetch will begin
+                passed = self.whole_batches(fd, data, position, count, &following)
+                if passed == 0:
+                    return NotImplemented
+            # Last, since it is counted; who may not read gets nothing of what was read.
+            if self.authorizer is not None and not self.authorizer.is_known_to_allow(
+                connection.principal, connection.peer_host, READ, TOPIC, topic
+            ):
                 return NotImplemented
+            if not copied:
+                warm = (limit != INT64_MAX and <int64_t>segment.size - position <= WARM_TAIL_BYTES) or all_cached(
+                    fd, position, count
+                )
+                parts = [answer, FileSlice(file, position, count, warm)]
+                file = None  # the slice has the lease now
+                if c.flexible:
+                    parts.append(NO_TAGS)
         except OSError:
             return NotImplemented
         finally:
-            file.release()
-        if count < left:  # where the next fetch will begin
-            batch = batch_size(data, count)
-            if batch < 0:
-                return NotImplemented
-        # Last, since it is counted; who may not read gets nothing of what was read.
-        if self.authorizer is not None and not self.authorizer.is_known_to_allow(
-            connection.principal, connection.peer_host, READ, TOPIC, topic
-        ):
-            return NotImplemented
-        if count < left:
-            segment.note_hint(hints, tl_i64(data) + tl_i32(data + LAST_OFFSET_DELTA_AT) + 1, position + batch)
+            if file is not None:
+                file.release()
+        if passed:
+            segment.note_hint(hints, following, position + passed)
 
         if session is not None:
             self.sessions.step(session)
             wanted.leader_epoch, wanted.offset, wanted.max_bytes = leader_epoch, offset, partition_most
             wanted.changed(0, high_watermark, log_start, True)
         self.counters.fetched_bytes += count
-        self.sends.copy_fetch_bytes += count
         self.fetches += 1
+        if not copied:
+            self.answered(FETCH, connection)
+            return parts
+        self.sends.copy_fetch_bytes += count
         if meter is not None:
             told = self.metered(answer, meter, connection)
             self.answered(FETCH, connection)
             return told
         self.answered(FETCH, connection)
         return answer
+
+    cdef int64_t whole_batches(self, int fd, const uint8_t *data, int64_t position, int64_t count, int64_t *following):
+        """Bytes of the whole batches at the start of a slice, and the offset behind them; 0: there is none, or it is not known.
+
+        `data`: the slice, or NULL where it is not in this process's memory: then headers are read from the page cache.
+        """
+        cdef uint8_t header[RECORDS_AT]
+        cdef const uint8_t *at
+        cdef int64_t passed = 0, size
+        cdef int looked = 0
+        while count - passed >= RECORDS_AT and (data != NULL or looked < MOST_HEADERS):
+            looked += 1
+            at = data + passed
+            if data == NULL:
+                at = &header[0]
+                if read_cached(fd, <char *>at, RECORDS_AT, position + passed) != RECORDS_AT:
+                    break
+            size = batch_size(at, count - passed)
+            if size < 0:
+                break
+            passed += size
+            following[0] = tl_i64(at) + tl_i32(at + LAST_OFFSET_DELTA_AT) + 1
+        return passed
 
 
 cdef bytes produce_answer(

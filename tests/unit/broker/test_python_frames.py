@@ -3,6 +3,7 @@ its time they are the same on each machine."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import sys
@@ -65,15 +66,21 @@ class Client:
                 called.append(at.f_code.co_qualname)
 
         data = frame(request)
-        view = self.connection.get_buffer(-1)
-        view[: len(data)] = data
         before = sys.getprofile()
-        sys.setprofile(note)
-        try:
-            self.connection.buffer_updated(len(data))
-        finally:
-            sys.setprofile(before)
-        assert len(self.far.recv(1 << 20)) > 20
+        while data:
+            view = self.connection.get_buffer(-1)
+            count = min(len(view), len(data))
+            view[:count], data = data[:count], data[count:]
+            sys.setprofile(note)
+            try:
+                self.connection.buffer_updated(count)
+            finally:
+                sys.setprofile(before)
+        self.got = 0
+        with contextlib.suppress(BlockingIOError):
+            while data := self.far.recv(1 << 20):
+                self.got += len(data)
+        assert self.got > 20
         return called
 
     def end(self) -> None:
@@ -97,14 +104,14 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
     machine.stop()
 
 
-def produce() -> bytes:
-    part = PartitionProduceData(index=0, records=bytes(batch("a" * 1000)))
+def produce(size: int = 1000) -> bytes:
+    part = PartitionProduceData(index=0, records=bytes(batch("a" * size)))
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[part])])
     return request_header_bytes(RequestHeader(0, 9, 7, "client")) + encode(request, 9)
 
 
-def fetch() -> bytes:
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+def fetch(most: int = 1) -> bytes:
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=most)
     request = FetchRequest(
         max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic="t", partitions=[part])]
     )
@@ -119,3 +126,12 @@ async def test_a_warm_request_costs_few_frames(client: Client, request_of: Calla
     called = min((client.ask(request_of()) for _ in range(4)), key=len)
     called = [name for name in called if name not in ("Server.now", "Server.thread_now")]  # the server's is a clock
     assert len(called) <= MOST_FRAMES, "\n".join(called)
+
+
+async def test_a_slice_that_is_sent_from_its_file_costs_as_few(client: Client) -> None:
+    for _ in range(3):
+        client.ask(produce(60_000))
+    called = min((client.ask(fetch(65_536)) for _ in range(3)), key=len)
+    assert client.got > 65_536
+    called = [name for name in called if name not in ("Server.now", "Server.thread_now")]
+    assert len(called) <= MOST_FRAMES + 2, "\n".join(called)

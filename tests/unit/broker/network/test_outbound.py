@@ -6,13 +6,17 @@ import asyncio
 import os
 import random
 import socket
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.connections import Loop
+from support.connections import Loop, Server, Transport, frame
+from support.patience import PATIENCE_S
+from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.outbound import FileSlice, Outbound, Part, SendCounters
+from tidelog.broker.network.socket_server import Endpoint
 
 
 class LeasedFile:
@@ -91,6 +95,72 @@ async def test_bytes_and_slices_arrive_in_order(tmp_path: Path, warm: bool, cach
     assert counters.copy_fetch_bytes == 0
     assert bool(file.prefetched) == (not warm and not cached)
     for end in (left, right):
+        end.close()
+    file.close()
+
+
+class Answers:
+    """A dispatcher that answers each request with the next list of parts."""
+
+    quick = None
+
+    def __init__(self, answers: Iterable[list[Part]]) -> None:
+        self._answers = iter(answers)
+
+    def dispatch(self, _buffer: bytearray, _start: int, _end: int, _connection: Connection) -> list[Part]:
+        return next(self._answers)
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_answers_of_slices_arrive_whole_by_a_connection_whatever_its_socket_takes(
+    tmp_path: Path, seed: int
+) -> None:
+    """What goes out in one go does so by the compiled part of a connection, and the rest by `Outbound`."""
+    rng = random.Random(seed)
+    content = rng.randbytes(3 << 20)
+    path = tmp_path / "segment.log"
+    path.write_bytes(content)
+    file = LeasedFile(path, rng.choice([True, False]))
+    near, far = socket.socketpair()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, rng.choice([5_000, 100_000, 4 << 20]))
+    for end in (near, far):
+        end.setblocking(False)
+    answers: list[list[Part]] = [[b"first"]]
+    expected = [b"first"]
+    for _ in range(rng.randint(1, 12)):
+        answer: list[Part] = []
+        whole = b""
+        for _ in range(rng.randint(1, 4)):
+            head = rng.randbytes(rng.choice([1, 80, 200, 50_000]))
+            position = rng.randrange(len(content))
+            count = min(rng.choice([0, 1, 3000, 65_536, 65_536, 300_000, 1 << 20, 2 << 20]), len(content) - position)
+            answer += [head, FileSlice(file.retain(), position, count, rng.random() < 0.8)]  # type: ignore[arg-type]
+            whole += head + content[position : position + count]
+        answers.append([*answer, b"\0\0\0"] if rng.random() < 0.8 else answer)
+        expected.append(whole + b"\0\0\0" if type(answers[-1][-1]) is bytes else whole)
+    with ThreadPoolExecutor(1) as pool:
+        server = Server(pool)
+        connection = Connection(server, Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092), Answers(answers))  # type: ignore[arg-type]
+        transport = Transport(near)
+        connection.connection_made(transport)
+        behind = 0
+        request = frame(b"request")
+        for number in range(len(expected)):
+            view = connection.get_buffer(-1)
+            view[: len(request)] = request
+            connection.buffer_updated(len(request))
+            behind += 1
+            if (
+                number + 1 == len(expected) or rng.random() < 0.8
+            ):  # else the next request comes before this answer is taken
+                whole = b"".join(expected[number + 1 - behind : number + 1])
+                assert await asyncio.wait_for(read_all(far, len(whole)), PATIENCE_S) == whole
+                behind = 0
+        assert server.send_counters.sent_bytes == sum(map(len, expected))
+        connection.close()
+        connection.connection_lost(None)
+    assert file.leases == 0
+    for end in (near, far):
         end.close()
     file.close()
 
