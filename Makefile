@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # The packages' folders, which setup.py installs as tidelog.<folder>.
-FOLDERS := broker cleaner cli clients config pipeline protocol storage testing
+FOLDERS := backup broker cleaner cli clients config pipeline protocol storage testing
 BUILT := .venv* build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 KERNELS := $(shell find $(FOLDERS) -name '_*.pyx' -o -name '_*.h' -o -name '_*.pxi')
 EXTRAS :=

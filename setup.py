@@ -9,7 +9,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
 NAME = "tidelog"
-FOLDERS = ["broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing"]
+FOLDERS = ["backup", "broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing"]
 # The longest first: they are compiled side by side, and what starts last should be short.
 KERNELS = sorted(
     (str(path) for top in FOLDERS for path in Path(top).rglob("_*.pyx")),

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-TOPS = ("broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
+TOPS = ("backup", "broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
 INDEXES = ("broker/apis", "protocol/messages")
 LONG = 70
 

@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
+PACKAGES = ("backup", "broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
 _READS = re.compile(
     r"_*(parse|read|decode|decompress|load|feed|step|dispatch|replay|iterate|explain|receive|recompress|convert|validate|"
     r"identify|push)(d|ed|s)?(?![a-z])"

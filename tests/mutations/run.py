@@ -37,7 +37,7 @@ from .table import MUTATIONS
 
 REPORT = ROOT / "docs" / "reports" / "mutations.md"
 CACHE = ROOT / ".cache" / "mutations"
-PACKAGES = ("broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
+PACKAGES = ("backup", "broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
 KERNEL_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 LIMIT_S = 600
 """For all tests of one mutant."""

@@ -18,7 +18,7 @@ import pytest
 from support.daemon import Daemon
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
+PACKAGES = ("backup", "broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
 RECIPES = (
     (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("\n## How to add …\n")[2].partition("\n## ")[0]
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOPS = ["broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing"]
+TOPS = ["backup", "broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing"]
 MOST_NAMES = 20
 SOURCES = {".py", ".pyx", ".pxi", ".h", ".css", ".js"}
 INDEXES = {"broker/apis", "protocol/messages"}
