@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from urllib.parse import unquote, urlsplit
 
 from .errors import StoreError
+from .files import FileStore
 from .interface import ObjectStore, StoreOptions
 from .memory import MemoryStore
 
@@ -25,4 +27,14 @@ def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore:
     if url.startswith("memory:"):
         with _named_lock:
             return _named.setdefault(url, MemoryStore(url))
+    if url.startswith("file://"):
+        return FileStore(_path_of(url))
     raise StoreError("open", url, "", "not the URL of a store", f"one begins with {', '.join(SCHEMES)}")
+
+
+def _path_of(url: str) -> str:
+    """The absolute path of a file:// URL."""
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query or parts.fragment:
+        raise StoreError("open", url, "", "not a path", "write three slashes: file:///mnt/nas/directory")
+    return unquote(parts.path)

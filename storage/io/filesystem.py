@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol, Self, TypeAlias
 from ..exceptions import DirectoryLockedError, FileClosedError, StorageError
 from . import page_cache
 from ._memory_map import MemoryMap
+from .exclusive_rename import rename_exclusively
 
 StrPath: TypeAlias = str | os.PathLike[str]
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -191,6 +192,13 @@ class FileSystem(Protocol):
 
     def rename(self, source: StrPath, target: StrPath) -> None:
         """Move a file or directory, replacing a file. Atomic; durable after `sync_directory`."""
+
+    def rename_new(self, source: StrPath, target: StrPath) -> None:
+        """Move a file to a name that nothing has: FileExistsError, and both stay. Of two callers one succeeds.
+
+        Durable after `sync_directory`; after a crash both names may be there. OSError with EOPNOTSUPP where the file
+        system has neither such a rename nor hard links.
+        """
 
     def unlink(self, path: StrPath, *, missing_ok: bool = False) -> None:
         """Remove a name. Durable after `sync_directory`."""
@@ -510,6 +518,23 @@ class RealFileLock:
             os.close(fd)
 
 
+def _link_instead(source: StrPath, target: StrPath) -> None:
+    """`rename_new` by a hard link, for network file systems, which have no rename that refuses."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        # A server's answer was lost, and its client asked once more: the link is ours.
+        if not os.path.samefile(source, target):
+            raise
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise OSError(
+                errno.EOPNOTSUPP, "no rename that refuses to replace, and no hard links", str(target)
+            ) from error
+        raise
+    os.unlink(source)
+
+
 class RealFileSystem:
     """The machine's file system. Stateless; any thread."""
 
@@ -555,6 +580,10 @@ class RealFileSystem:
 
     def rename(self, source: StrPath, target: StrPath) -> None:
         os.replace(source, target)
+
+    def rename_new(self, source: StrPath, target: StrPath) -> None:
+        if not rename_exclusively(source, target):
+            _link_instead(source, target)
 
     def unlink(self, path: StrPath, *, missing_ok: bool = False) -> None:
         try:

@@ -242,6 +242,7 @@ class FakeFileSystem:
     def __init__(self, *, time: WallClock | None = None, capacity: int = 1 << 40) -> None:
         self.time = time
         self.free = capacity  # bytes that appends may still take
+        self.renames_exclusively = True  # False: `rename_new` is not supported
         self.trace: list[Operation] = []
         self.reads: list[Operation] = []
         self.open_files: set[FakeFile] = set()  # what is open now: tests look for leaks
@@ -354,6 +355,7 @@ class FakeFileSystem:
         """A new file system with what `chooser` lets survive: durable, or after a kill as durable as before."""
         new = FakeFileSystem(time=self.time)
         new.free = self.free
+        new.renames_exclusively = self.renames_exclusively
         copies: dict[int, Inode] = {}
         directories: dict[int, Directory] = {}
 
@@ -456,6 +458,13 @@ class FakeFileSystem:
         else:
             new_directory.change(None, new_name, node)
             old_directory.change(old_name, None, None)
+
+    def rename_new(self, source: StrPath, target: StrPath) -> None:
+        if not self.renames_exclusively:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), os.fspath(target))
+        if self._find(target) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(target))
+        self.rename(source, target)
 
     def unlink(self, path: StrPath, *, missing_ok: bool = False) -> None:
         name = os.fspath(path)
