@@ -26,8 +26,9 @@ class StoreError(StorageError):
         self.problem = problem
         self.remedy = remedy
 
-    def __reduce__(self) -> tuple[type[StoreError], tuple[str, str, str, str, str]]:
-        return type(self), (self.operation, self.store, self.key, self.problem, self.remedy)
+    def __reduce__(self) -> tuple[object, ...]:
+        arguments = (self.operation, self.store, self.key, self.problem, self.remedy)
+        return type(self), arguments, vars(self)  # by default it would be made of its text
 
 
 class NotThere(StoreError):

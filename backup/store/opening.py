@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from urllib.parse import unquote, urlsplit
 
+from .cloud import CloudStore
 from .errors import StoreError
 from .files import FileStore
 from .interface import ObjectStore, StoreOptions
@@ -29,6 +30,8 @@ def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore:
             return _named.setdefault(url, MemoryStore(url))
     if url.startswith("file://"):
         return FileStore(_path_of(url))
+    if url.startswith(("s3://", "gs://", "az://")):
+        return CloudStore(url, options)
     raise StoreError("open", url, "", "not the URL of a store", f"one begins with {', '.join(SCHEMES)}")
 
 

@@ -9,7 +9,8 @@ import pkgutil
 from types import ModuleType
 
 import pytest
-from tidelog import cleaner, clients, config, pipeline, protocol, storage
+from tidelog import backup, cleaner, clients, config, pipeline, protocol, storage
+from tidelog.backup.store.errors import StoreError
 from tidelog.clients.kafka.connection import TlsFailedError
 from tidelog.clients.kafka.conversations import SaslRefusedError
 from tidelog.clients.kafka.protocol import AnnouncedSizeError, NoCommonVersionError
@@ -22,7 +23,7 @@ from tidelog.protocol.messages.metadata import MetadataRequest
 from tidelog.protocol.records.exceptions import InvalidRecordError, InvalidTimestampError, RecordFault
 from tidelog.storage.exceptions import DataDirectoryError
 
-PACKAGES = (pipeline, clients, storage, cleaner, protocol, config)
+PACKAGES = (pipeline, backup, clients, storage, cleaner, protocol, config)
 """What the pipeline raises, with what comes through it. A broker's errors stay in its process."""
 
 MADE: dict[type[Exception], Exception] = {
@@ -35,6 +36,7 @@ MADE: dict[type[Exception], Exception] = {
     TlsFailedError: TlsFailedError(ConnectionResetError(104, "reset")),
     MessageSetError: MessageSetError(3, "a fetch"),
     ConfigError: ConfigError(["a is not a number", "b is not known"]),
+    StoreError: StoreError("read", "s3://bucket", "cuts/1", "is gone", "look elsewhere"),
     DataDirectoryError: DataDirectoryError("/data", "is full", "make room"),
     InvalidRecordError: InvalidRecordError("no", 1, (RecordFault(1, "no key"),)),
     InvalidTimestampError: InvalidTimestampError("no", 1, (RecordFault(1, "too old"),)),
@@ -79,6 +81,8 @@ def example(kind: type[Exception]) -> Exception:
     own = next((base for base in kind.__mro__ if "__init__" in vars(base)), Exception)
     if own is DataDirectoryError:
         return kind("/data", "is full", "make room")
+    if own is StoreError:
+        return kind("read", "s3://bucket", "cuts/1", "is gone", "look elsewhere")
     return kind("what went wrong")
 
 

@@ -1,0 +1,19 @@
+# The backup ring: stores of objects as others serve them. Included by the Makefile (after VENV, BIN and ADD).
+# versitygw, a server of S3 over a directory, is built by Go; what cannot be had is an error.
+VERSITYGW := v1.8.0
+
+.PHONY: backup
+
+backup: $(VENV)/.objects .cache/backup/versitygw-$(VERSITYGW)  ## backups in S3 as moto and versitygw serve it
+	$(BIN)/python -m pytest -q tests/backup
+
+$(VENV)/.objects: $(VENV)/.dev
+	@$(ADD) objects
+	@touch $@
+
+# The name of the mark has the version: another one is built anew.
+.cache/backup/versitygw-$(VERSITYGW):
+	@command -v go >/dev/null || { echo "the backup ring needs Go in PATH, which builds versitygw (https://go.dev/doc/install)" >&2; exit 1; }
+	@mkdir -p $(@D)
+	GOBIN=$(abspath $(@D)) go install -trimpath github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+	@touch $@
