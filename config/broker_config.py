@@ -69,6 +69,7 @@ class BrokerConfig:
     max_connections_per_principal: int
     queued_max_request_bytes: int
     queued_max_response_bytes: int
+    queued_max_response_bytes_per_client: int
     request_receive_timeout_ms: int
     response_send_timeout_ms: int
     connections_max_idle_ms: int

@@ -33,6 +33,8 @@ WHEN: tuple[tuple[str, str], ...] = (
     ("max.connection*", "Clients that are not trusted, or that have a leak, must leave room for others."),
     ("max.topics.per.principal", "Several teams share the daemon and topics are made by programs."),
     ("max.partitions*", "Several teams share the daemon, or memory and descriptors are bounded."),
+    ("queued.max.response.bytes.per.client",
+     "Many slow readers share one user, or one address; or one of several users takes too much."),
     ("queued.max.*.bytes", "Memory is short, or many clients send large requests at once and wait for each other."),
     ("request.receive.timeout.ms", "Clients come over very slow lines."),
     ("response.send.timeout.ms", "Clients come over very slow lines."),

@@ -38,9 +38,16 @@ def limit_metrics() -> Table[SocketServer]:
         Metric("tidelog_connections_closed_at_limits", COUNTER,
                "Connections closed for a limit: slow_request (request.receive.timeout.ms), slow_reader "
                "(response.send.timeout.ms), request_memory (queued.max.request.bytes), response_memory "
-               "(queued.max.response.bytes).",
+               "(queued.max.response.bytes), client_response_memory (queued.max.response.bytes.per.client).",
                lambda server: {"slow_request": server.receiving.timed_out, "slow_reader": server.sending.timed_out,
-                               "request_memory": server.receiving.shed, "response_memory": server.sending.shed}, ("limit",)),
+                               "request_memory": server.receiving.shed, "response_memory": server.sending.shed,
+                               "client_response_memory": server.sending.client_shed}, ("limit",)),
+        Metric("tidelog_held_back_clients", GAUGE,
+               "Users, or addresses, that leave so many answers unread that heavy requests of theirs wait "
+               "(queued.max.response.bytes.per.client).",
+               lambda server: len(server.sending.held_back)),
+        Metric("tidelog_held_back_requests", COUNTER, "Requests that had to wait for that.",
+               lambda server: server.fair_queue.put_off),
         Metric("tidelog_heavy_turns", COUNTER,
                "Times that a client whose requests take long was let go on, after everybody else.",
                lambda server: server.fair_queue.taken),

@@ -19,6 +19,7 @@ from ...protocol.framing import FrameTooLargeError, frame_end
 from ..runtime.exceptions import ConnectionAborted, RequestDeferred
 from .connection_state import State
 from .fair_queue import HEAVY_NS as _HEAVY_NS
+from .fair_queue import HEAVY_SLICE_NS as _HEAVY_SLICE_NS
 from .fair_queue import LONGEST_NS as _LONGEST_NS
 from .fair_queue import MEAN_SHIFT as _MEAN_SHIFT
 from .outbound import BYTES_PER_TURN as _BYTES_PER_TURN
@@ -55,6 +56,7 @@ cdef object READY = State.READY
 cdef object CLOSED = State.CLOSED
 cdef object LEAVING = State.LEAVING
 cdef int64_t HEAVY_NS = _HEAVY_NS
+cdef int64_t HEAVY_SLICE_NS = _HEAVY_SLICE_NS
 cdef int64_t LONGEST_NS = _LONGEST_NS
 cdef int MEAN_SHIFT = _MEAN_SHIFT
 cdef int64_t BYTES_PER_TURN = _BYTES_PER_TURN
@@ -107,8 +109,10 @@ cdef class FrameReader:
             return
         server.received_bytes += nbytes
         self.last_active = server.now()
-        if self._is_heavy is not False and self._muted is None and (self._is_heavy or server.fair_queue.has_row):
-            self._join_fair_queue()
+        if self._is_heavy is not False:
+            server.heavy_bytes += nbytes
+            if self._muted is None and (self._is_heavy or server.fair_queue.has_row):
+                self._join_fair_queue()
         buffer = self._buffer
         if buffer is None:
             # While an answer is pending, what comes is only kept: handling it now would answer it first.
@@ -137,6 +141,7 @@ cdef class FrameReader:
         cdef object dispatch = dispatcher.dispatch
         cdef int64_t limit = server.max_request_bytes, most = server.max_outbound_bytes
         cdef int64_t gathered = 0, size, watched = -1
+        cdef int64_t longest = HEAVY_SLICE_NS if self._is_heavy is True else LONGEST_NS
         cdef bint sliced = False
         cdef Py_ssize_t position = start, frame = start, following
         cdef object answer, single = None
@@ -188,11 +193,12 @@ cdef class FrameReader:
                 return position
             if self._state is not READY:
                 break
-            if position < end and now() - began > LONGEST_NS:
+            if position < end and now() - began > longest:
                 self._join_fair_queue()
                 break
             if gathered >= most or (parts is not None and len(parts) >= PARTS_PER_WRITE):
                 if not self.flush_gathered(parts, single, sliced):
+                    self.measure(<int64_t> now() - began, watched)
                     return position
                 if self._state is CLOSED:
                     return end

@@ -19,6 +19,7 @@ import asyncio
 import logging
 import select
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ...protocol.framing import READ_AHEAD_BYTES, SCARCE_FRAME_BYTES, room_for_frame
@@ -272,8 +273,16 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         """A ticket of the fair queue for the next chunk of the request in work; `go_on` is called with it."""
         return self._server.fair_queue.join(self.client, go_on)
 
+    def hold_back(self) -> bool:
+        """Mutes the connection while its client keeps too many answers unread. True: the request in work has to be deferred."""
+        queue = self._server.fair_queue
+        if self.client not in queue.held_back:
+            return False
+        self.mute_in(partial(queue.join_to_begin, self.client))
+        return True
+
     def _join_fair_queue(self) -> None:
-        self._muted = self._server.fair_queue.join(self.client, self._unmute)
+        self._muted = self._server.fair_queue.join_to_begin(self.client, self._unmute)
         self._hold(MUTED)
 
     def _unmute(self) -> None:
@@ -442,7 +451,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             return
         self.last_active = self._server.now()
         if self._flush(parts):
-            self._resume()
+            self._resume_in_turn()
         elif self._state is PENDING:
             self._state = SENDING
 
@@ -454,7 +463,13 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def _drained(self) -> None:
         self._server.sending.untrack(self)
         if self._pending is None:
-            self._resume()
+            self._resume_in_turn()
+
+    def _resume_in_turn(self) -> None:
+        """As `_resume`; with a ticket if its requests take long, and one has come."""
+        if self._is_heavy and self._muted is None and self._buffer is not None and self._state < LEAVING:
+            self._join_fair_queue()
+        self._resume()
 
     def _hold(self, reason: State) -> None:
         """Handles no further request for `reason`, unless a stronger one holds already."""

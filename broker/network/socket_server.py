@@ -99,6 +99,8 @@ class SocketServer:
         self.io_pool = io_pool
         self.send_counters = SendCounters()
         self.received_bytes = 0
+        self.heavy_bytes = 0
+        """Of these, what came on connections that take tickets, or are new."""
         self.refused_connections = 0
         self.aborted_connections = 0
         self.accepted_connections = 0
@@ -116,8 +118,13 @@ class SocketServer:
         """Scratch buffer of connections that have none of their own."""
         self._ciphertext_view: memoryview | None = None
         self.receiving = RequestMemoryBudget(config.queued_max_request_bytes, config.request_receive_timeout_ms)
-        self.sending = ResponseMemoryBudget(config.queued_max_response_bytes, config.response_send_timeout_ms)
-        self.fair_queue = FairQueue(loop.call_soon)
+        self.sending = ResponseMemoryBudget(
+            config.queued_max_response_bytes, config.response_send_timeout_ms, config.queued_max_response_bytes_per_client
+        )  # fmt: skip
+        self.fair_queue = FairQueue(
+            loop.call_soon, lambda: self.received_bytes - self.heavy_bytes, self.sending.held_back
+        )  # fmt: skip
+        self.sending.is_waited_for, self.sending.on_released = self.fair_queue.holds, self.fair_queue.release
         self.descriptors = Descriptors(open_limit())
         self._ticker: asyncio.TimerHandle | None = None
         self._crowded = False
@@ -158,6 +165,7 @@ class SocketServer:
         self.sending.limit, self.sending.timeout_ms = (
             config.queued_max_response_bytes, config.response_send_timeout_ms
         )  # fmt: skip
+        self.sending.set_client_limit(config.queued_max_response_bytes_per_client)
         for security in self.securities.values():
             security.use(config)
         self.renew_certificates()

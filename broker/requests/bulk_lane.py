@@ -74,8 +74,10 @@ class BulkRequestLane:
 
     def admit(self, connection: Connection, size: int) -> Permit:
         """Acquire the lane for a request of `size` bytes of `connection`, as `try_acquire`. While another request holds it, the
-        connection gets a place in the queue and RequestDeferred is raised.
+        connection gets a place in the queue and RequestDeferred is raised; also while its client keeps too many answers unread.
         """
+        if connection.hold_back():
+            raise RequestDeferred
         permit = self.try_acquire()
         if permit is None:
             connection.mute_in(partial(self.join, size))

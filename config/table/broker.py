@@ -102,9 +102,10 @@ _NETWORK = (
         doc="Connections that may wait to be accepted; the operating system's limit holds too.",
     ),
     Setting(
-        "connection.outbound.max.bytes", type=INT, default=1024 * 1024, allowed=at_least(1024), group=Group.NETWORK, own=True,
-        doc="Bytes of answers that may wait for one client to read them. Above it no more of that client's requests are read "
-            "until it has caught up, so a slow reader costs a bounded amount of memory.",
+        "connection.outbound.max.bytes", type=INT, default=64 * 1024, allowed=at_least(1024), group=Group.NETWORK, own=True,
+        doc="Bytes of answers that are made for requests that came together on one connection before the first are handed to "
+            "its socket. If that does not take them all, none of the requests behind is handled until it has, so a slow reader "
+            "costs a bounded amount of memory and work.",
     ),
     Setting(
         "connections.max.idle.ms", type=LONG, default=10 * 60 * 1000, allowed=at_least(1), group=Group.NETWORK,

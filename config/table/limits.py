@@ -68,6 +68,15 @@ LIMIT_ROWS: tuple[Setting, ...] = (
             "since they stay in their files. Above it, clients are closed that have taken nothing for longest.",
     ),
     Setting(
+        "queued.max.response.bytes.per.client", type=LONG, default=128 * 1024 * 1024, allowed=at_least(1, also=(-1,)),
+        group=Group.NETWORK, dynamic=True, own=True,
+        doc="The same bound for the answers of all connections of one user, or of one address where clients do not say who they "
+            "are; -1 for any number, and an answer counts as 4 KiB at least. From half of it on, nothing is begun for requests "
+            "of 8 KiB and more of that client, nor on its new connections and those whose requests take long, until it has "
+            "taken some; its connections that take nothing for 2 s meanwhile are closed. Above it, those of its connections "
+            "are closed that have taken nothing for longest.",
+    ),
+    Setting(
         "request.receive.timeout.ms", type=LONG, default=30_000, allowed=between(1000, LONG_MAX), group=Group.NETWORK,
         dynamic=True, own=True,
         doc="Milliseconds that a request has from its first byte to its last, and one second more for each 16 KiB of it that "

@@ -93,6 +93,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         "socket.request.max.bytes": LARGEST_REQUEST,
         "queued.max.request.bytes": QUEUED_REQUESTS,
         "queued.max.response.bytes": QUEUED_RESPONSES,
+        "queued.max.response.bytes.per.client": QUEUED_RESPONSES // 2,
         "request.receive.timeout.ms": 5000,
         "response.send.timeout.ms": 10_000,
         "socket.listen.backlog.size": 1000,

@@ -65,6 +65,7 @@ ROOMS = {
     "queued.max.request.bytes": ("receiving", "limit"),
     "request.receive.timeout.ms": ("receiving", "timeout_ms"),
     "queued.max.response.bytes": ("sending", "limit"),
+    "queued.max.response.bytes.per.client": ("sending", "client_limit"),
     "response.send.timeout.ms": ("sending", "timeout_ms"),
     "max.connections.per.principal": ("_config", "max_connections_per_principal"),
 }

@@ -98,7 +98,7 @@ class Server:
         """Of that, what other threads and processes had: no time of the loop thread's."""
         self.io_pool = pool
         self.send_counters = SendCounters()
-        self.received_bytes = 0
+        self.received_bytes = self.heavy_bytes = 0
         self.aborted_connections = 0
         self.failed_handshakes = 0
         self.max_request_bytes = max_request_bytes
@@ -108,7 +108,8 @@ class Server:
         self.ciphertext_view = memoryview(bytearray(8192))
         self.receiving = RequestMemoryBudget(-1, 30_000)
         self.sending = ResponseMemoryBudget(-1, 300_000)
-        self.fair_queue = FairQueue(self.loop.call_soon)
+        self.fair_queue = FairQueue(self.loop.call_soon, held_back=self.sending.held_back)
+        self.sending.is_waited_for, self.sending.on_released = self.fair_queue.holds, self.fair_queue.release
 
     def now(self) -> int:
         return self.now_ns

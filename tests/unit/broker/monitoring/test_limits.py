@@ -15,8 +15,9 @@ from tidelog.config.broker_config import BrokerConfig
 def test_every_limit_has_its_row() -> None:
     receiving, sending = RequestMemoryBudget(1, 1), ResponseMemoryBudget(1, 1)
     receiving.buffers.lent, receiving.waits, receiving.timed_out, receiving.shed = 1, 2, 3, 4
-    sending.held, sending.timed_out, sending.shed = 5, 6, 7
-    server = SimpleNamespace(receiving=receiving, sending=sending, fair_queue=SimpleNamespace(taken=8))
+    sending.held, sending.timed_out, sending.shed, sending.client_shed = 5, 6, 7, 9
+    sending.held_back.add("User:a")
+    server = SimpleNamespace(receiving=receiving, sending=sending, fair_queue=SimpleNamespace(taken=8, put_off=10))
     rows = {
         (family.name, *labels): value
         for family in families_of(limit_metrics(), server)  # type: ignore[arg-type]
@@ -34,6 +35,9 @@ def test_every_limit_has_its_row() -> None:
         (closed, "slow_reader"): 6,
         (closed, "request_memory"): 4,
         (closed, "response_memory"): 7,
+        (closed, "client_response_memory"): 9,
+        ("tidelog_held_back_clients",): 1,
+        ("tidelog_held_back_requests",): 10,
     }
 
 

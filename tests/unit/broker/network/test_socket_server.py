@@ -198,7 +198,7 @@ def test_a_crowd_that_does_not_read_is_told_to_leave_little_unsent_and_later_is_
     connection = _Connection(listener=BOUND, peer_host="h", mute=None, leave_unsent=told.append)
     assert made.connection_opened(connection) is None  # type: ignore[arg-type]
     made.sending.limit = 1 << 20
-    waiting = [_Connection(unsent_bytes=0, send_progress=0) for _ in range(6)]
+    waiting = [_Connection(client="h", unsent_bytes=0, send_progress=0) for _ in range(6)]
     for one in waiting:
         made.sending.track(one)
         made.schedule_tick()
