@@ -14,9 +14,9 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidelog.broker.server.node import Node
 from tidelog.config.exceptions import ConfigError
@@ -24,9 +24,15 @@ from tidelog.config.loader import load_config
 from tidelog.protocol.errors import ProtocolError
 from tidelog.storage.exceptions import StorageError
 
-from .clock import Clock, MovableTime, MovableTimer
+from .clock import Clock, MovableTime, MovableTimer, steps_of
 from .faults import Faults
 from .life import SETTLE_TIMEOUT_S, BrokerError, BrokerLife, setting_text
+from .schedule import Rule, Schedule
+from .scheduled import Effects, ScheduledDispatcher, ScheduleState
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from tidelog.broker.network.connection import Dispatches
 
 log = logging.getLogger("tidelog.testing")
 T = TypeVar("T")
@@ -55,6 +61,7 @@ class Broker(BrokerLife):
     Attributes:
         clock: moves its time (`clock.advance(days=8)`).
         faults: lets requests fail (`faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`).
+        trace: what came and what became of it, `str(broker.trace)`; empty without a schedule.
         directory: where its logs are.
     """
 
@@ -65,14 +72,21 @@ class Broker(BrokerLife):
         directory: Path | str | None = None,
         seed: int = 0,
         ahead_ms: float = 0.0,
+        faults: Schedule | Sequence[Rule] | None = None,
     ) -> None:
         """Starts nothing. `settings` are the daemon's, by Kafka's names; values may be of any type.
 
         With a directory of your own the data stay there. `seed` decides what faults with a probability do; `ahead_ms` is
-        where its clock begins, after the machine's.
+        where its clock begins, after the machine's. `faults` are rules that hold from the first request on
+        (`Schedule(seed=17)`); with them, even an empty list, there is a trace.
         """
         self.settings = {**DEFAULTS, **{name: setting_text(value) for name, value in (settings or {}).items()}}
         self.faults = Faults(seed)
+        self.trace = Trace()
+        self._scheduled: ScheduleState | None = None
+        if faults is not None:
+            schedule = faults if isinstance(faults, Schedule) else Schedule(faults)
+            self._scheduled = ScheduleState(schedule, self.trace)
         self._time = MovableTime()
         self._time.move(ahead_ms)
         self.clock = Clock(self._time, self.move)
@@ -192,6 +206,11 @@ class Broker(BrokerLife):
         removed: dict[str, int] = request.describe()["removed"]
         return removed
 
+    @property
+    def struck(self) -> tuple[Rule, ...]:
+        """Rules of the schedule that have struck a request, in the order of their first."""
+        return () if self._scheduled is None else tuple(self._scheduled.struck)
+
     # --- inside ---
 
     def _running(self) -> Node:
@@ -217,19 +236,31 @@ class Broker(BrokerLife):
         """Move the clock by one step of `clock.advance`, which is what tests call. Returns when all that became due is done.
         BrokerError.
         """
+        self._running()
+        self._in_loop(lambda: self._move(milliseconds))
+
+    async def _move(self, milliseconds: float) -> None:
         services = self._running().services
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
-
-        async def move() -> None:
-            self._time.move(milliseconds)
-            await self._settle_timer()
-
-        self._in_loop(move)
+        self._time.move(milliseconds)
+        await self._settle_timer()
         services.scheduler.time_moved()
         for what, settle in (("scheduled work", services.scheduler.settle), ("cleaning", services.cleaner.pool.settle)):
-            if not settle(max(deadline - time.monotonic(), 0.1)):
+            if not await asyncio.to_thread(settle, max(deadline - time.monotonic(), 0.1)):
                 raise BrokerError(f"{what} that became due is not done after {SETTLE_TIMEOUT_S:g} s")
-        self._in_loop(self._settle_timer)
+        await self._settle_timer()
+
+    async def _jump(self, milliseconds: float) -> None:
+        for step in steps_of(milliseconds):
+            await self._move(step)
+
+    def _around(self, inner: Dispatches, loop: asyncio.AbstractEventLoop) -> Dispatches:
+        """The dispatcher of the node behind what the test has fail."""
+        inner = self.faults.around(inner, loop)
+        if self._scheduled is None:
+            return inner
+        effects = Effects(lambda: self._running().services, self._jump)
+        return ScheduledDispatcher(self._scheduled, inner, loop, effects)
 
     async def _settle_timer(self) -> None:
         assert self._timer is not None
@@ -258,7 +289,7 @@ class Broker(BrokerLife):
         config = load_config(None, {}, [f"{name}={text}" for name, text in settings.items()])
         self._timer = MovableTimer(loop, self._time)
         self._node = node = Node(
-            config, loop, time=self._time, timer=self._timer, around=lambda inner: self.faults.around(inner, loop)
+            config, loop, time=self._time, timer=self._timer, around=lambda inner: self._around(inner, loop)
         )
         try:
             self._addresses = await node.start()

@@ -90,7 +90,7 @@ class Faults:
         response = request_class(key, "Response")
         if not any("error_code" in name for name in _field_names(response)):
             raise ValueError(f"the answer to {key.name} has no error code")
-        return self._add(Fault(key, times, probability, code=_error_code(code), handled=handled))
+        return self._add(Fault(key, times, probability, code=error_code(code), handled=handled))
 
     def delay(self, api: str | ApiKey, seconds: float, *, times: int | None = None, probability: float = 1.0) -> Fault:
         """Requests of that API are handled, and their answers held back so long (real time)."""
@@ -115,7 +115,7 @@ class Faults:
 
     def add(self, api: str | ApiKey, code: str | ErrorCode | None = None, **fields: Any) -> Fault:
         """A rule by its fields, as `Fault` has them. ValueError."""
-        return self._add(Fault(api_key(api), code=None if code is None else _error_code(code), **fields))
+        return self._add(Fault(api_key(api), code=None if code is None else error_code(code), **fields))
 
     def remove(self, fault: Fault) -> None:
         """Harmless when it is gone."""
@@ -183,7 +183,7 @@ class FaultyDispatcher:
             return self._inner.dispatch(buffer, start, end, connection)
         if fault.code is not None:
             frame = bytes(memoryview(buffer)[start:end])
-            answer = self._error(fault.api_key, version, correlation_id, frame, fault.code)
+            answer = error_frame_of(fault.api_key, version, correlation_id, frame, fault.code)
             if answer is None or not fault.handled:
                 return answer if answer is not None else self._inner.dispatch(buffer, start, end, connection)
             return self._instead(self._inner.dispatch(buffer, start, end, connection), answer)
@@ -198,22 +198,6 @@ class FaultyDispatcher:
     def name_of(self, key: int) -> str:
         """Name of an API, as `Dispatcher.name_of`."""
         return self._inner.name_of(key)
-
-    @staticmethod
-    def _error(key: ApiKey, version: int, correlation_id: int, frame: bytes, code: ErrorCode) -> bytes | None:
-        """The framed answer; None where the request is malformed or can't carry the code: it is handled as ever."""
-        try:
-            _, body = parse_request_header(frame)
-            from tidelog.broker.requests.error_responses import error_answer, request_class
-
-            request, _ = decode(request_class(key, "Request"), version, frame, body)
-            response = error_answer(key, version, request, code)
-            if response is None:
-                return None
-            content = response_header_bytes(key, version, correlation_id) + encode(response, version)
-        except ProtocolError:
-            return None
-        return _SIZE.pack(len(content)) + content
 
     async def _instead(self, answer: Answer | Awaitable[Answer], otherwise: bytes) -> Answer:
         real = await _answered(answer)
@@ -235,10 +219,26 @@ class FaultyDispatcher:
                 raise
         if fault.after_bytes is None:
             return real
-        cut = _whole(real)[: fault.after_bytes]
+        cut = whole_answer(real)[: fault.after_bytes]
         # After what is returned here was handed to the socket; it sends that before it closes.
         self._loop.call_soon(self._loop.call_soon, connection.close_after_sending)
         return cut or None
+
+
+def error_frame_of(key: ApiKey, version: int, correlation_id: int, frame: bytes, code: ErrorCode) -> bytes | None:
+    """The framed answer to the request in `frame`; None where that is malformed or can't carry the code."""
+    try:
+        _, body = parse_request_header(frame)
+        from tidelog.broker.requests.error_responses import error_answer, request_class
+
+        request, _ = decode(request_class(key, "Request"), version, frame, body)
+        response = error_answer(key, version, request, code)
+        if response is None:
+            return None
+        content = response_header_bytes(key, version, correlation_id) + encode(response, version)
+    except ProtocolError:
+        return None
+    return _SIZE.pack(len(content)) + content
 
 
 async def _answered(answer: Answer | Awaitable[Answer]) -> Answer:
@@ -247,7 +247,7 @@ async def _answered(answer: Answer | Awaitable[Answer]) -> Answer:
     return await answer
 
 
-def _whole(answer: Answer) -> bytes:
+def whole_answer(answer: Answer) -> bytes:
     """All bytes of an answer, file slices included; releases what the answer holds."""
     if answer is None or isinstance(answer, bytes):
         return answer or b""
@@ -280,7 +280,8 @@ def api_key(api: str | ApiKey) -> ApiKey:
     raise ValueError(f"there is no API {api!r}{_nearest(api.upper(), [key.name for key in ApiKey])}")
 
 
-def _error_code(code: str | ErrorCode) -> ErrorCode:
+def error_code(code: str | ErrorCode) -> ErrorCode:
+    """Error code by Kafka's name. ValueError names the nearest one."""
     if isinstance(code, ErrorCode):
         return code
     try:

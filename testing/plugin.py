@@ -6,11 +6,12 @@ nothing but pytest until a fixture is used.
     tidelog_session_broker   one for the whole run
     @pytest.mark.tidelog(settings={"num.partitions": 3}, process=True, seed=7)     how the test's broker is made
     tidelog_settings =       (in pytest's configuration) NAME=VALUE lines for all of them
+    --explore-seed N         tests under `tidelog.testing.explore` run this seed alone; what the broker saw is on their reports
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,32 @@ _OPTIONS = {"settings", "seed", "process"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("tidelog_settings", "settings of tidelog's brokers, NAME=VALUE lines", type="linelist", default=[])
+
+    parser.getgroup("tidelog").addoption(
+        "--explore-seed",
+        type=int,
+        default=None,
+        metavar="N",
+        help="tests that explore run under the faults of seed N alone",
+    )
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tell an exploration what the command line and the configuration say."""
+    exploration = _exploration_of(item)
+    if exploration is not None:
+        exploration.only_seed = item.config.getoption("--explore-seed")
+        exploration.common_settings = _common_settings(item.config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put the trace of a failed exploration on the test's report."""
+    report = yield
+    exploration = _exploration_of(item)
+    if exploration is not None and report.when == "call" and report.failed:
+        report.sections += exploration.sections
+    return report
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,11 +85,21 @@ def _make(
 ) -> Broker | BrokerProcess:
     from . import Broker, BrokerProcess
 
+    kind = BrokerProcess if process else Broker
+    return kind({**_common_settings(config), **(settings or {})}, seed=seed)
+
+
+def _exploration_of(item: pytest.Item) -> Any:
+    """The `Exploration` of a test under `explore`, or None."""
+    return getattr(getattr(item, "obj", None), "exploration", None)
+
+
+def _common_settings(config: pytest.Config) -> dict[str, object]:
+    """What `tidelog_settings` has. UsageError."""
     common: dict[str, object] = {}
     for line in config.getini("tidelog_settings"):
         name, equals, value = line.partition("=")
         if not equals:
             raise pytest.UsageError(f"tidelog_settings has lines of NAME=VALUE, not {line!r}")
         common[name.strip()] = value.strip()
-    kind = BrokerProcess if process else Broker
-    return kind({**common, **(settings or {})}, seed=seed)
+    return common

@@ -334,6 +334,10 @@ class GroupCoordinator(Coordinator[Shard]):
 
     # -- offsets
 
+    def begin_rebalance(self, group_id: str, reason: str) -> bool:
+        """Have the members of a stable classic group join again; False where there is none."""
+        return self._membership.begin_rebalance(group_id, reason)
+
     def commit_offsets(self, request: CommitRequest) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
         """One code for each offset, in their order; an awaitable where a sync has to be waited for. Raises ProtocolError for the
         whole request."""

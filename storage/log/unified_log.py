@@ -259,6 +259,12 @@ class UnifiedLog:
         """Which leader epoch wrote which offsets; changed by the writer, read by any thread."""
         return self._epochs
 
+    def begin_leader_epoch(self) -> None:
+        """Begin a new leader epoch, as after an election: batches get it from now on. Loop thread."""
+        with self._lock:
+            self.leader_epoch += 1
+            self._epoch_is_assigned = False
+
     # --- producers ---
 
     @property

@@ -201,6 +201,18 @@ class GroupMembership:
         if reason is not None and group.state is STABLE:
             self._apply(shard, group, self._rebalance.rebalance(group, reason, self._now()))
 
+    def begin_rebalance(self, group_id: str, reason: str) -> bool:
+        """Have the members of a stable classic group join again. False where there is no such group. Loop thread."""
+        try:
+            shard = self._shards.find(group_id)
+        except ProtocolError:
+            return False
+        group = shard.groups.get(group_id)
+        if not isinstance(group, GroupMetadata) or group.state is not STABLE:
+            return False
+        self._apply(shard, group, self._rebalance.rebalance(group, reason, self._now()))
+        return True
+
     def remove(self, shard: Shard, group: GroupMetadata, error: ErrorCode) -> None:
         """Remove the group from memory; requests that wait for it are answered with `error`. Writes nothing."""
         self._apply(shard, group, self._rebalance.kill(group, error, self._now()))
