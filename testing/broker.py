@@ -260,7 +260,7 @@ class Broker(BrokerLife):
         if self._scheduled is None:
             return inner
         effects = Effects(lambda: self._running().services, self._jump)
-        return ScheduledDispatcher(self._scheduled, inner, loop, effects)
+        return ScheduledDispatcher(self._scheduled, inner, effects)
 
     async def _settle_timer(self) -> None:
         assert self._timer is not None

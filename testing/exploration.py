@@ -71,6 +71,7 @@ class Exploration:
     settings: Mapping[str, object]
     topics: Mapping[str, int]
     kinds: tuple[str, ...]
+    apis: tuple[str, ...] | None
     within: float
     shrink_tries: int
     shrink_seconds: float
@@ -90,7 +91,7 @@ class Exploration:
                 plain.failure.add_note("tidelog: it fails without any fault")
                 raise plain.failure
         for seed in range(self.seeds) if self.only_seed is None else (self.only_seed,):
-            found = run(Schedule(seed=seed, kinds=self.kinds).rules)
+            found = run(Schedule(seed=seed, kinds=self.kinds, apis=self.apis).rules)
             if found.failure is not None:
                 self._tell(seed, found, run)
 
@@ -178,6 +179,7 @@ def explore(
     settings: Mapping[str, object] | None = None,
     topics: Mapping[str, int] | None = None,
     kinds: Iterable[str] = USUAL,
+    apis: Iterable[str] | None = None,
     within: float = 60.0,
     shrink_tries: int = 60,
     shrink_seconds: float = 120.0,
@@ -186,8 +188,8 @@ def explore(
 
     The test's parameter `broker` (or `tidelog_broker`) is a `Broker` of each run's own, with `settings`, and `topics` by name
     and number of partitions; other parameters are fixtures as ever, made once for all runs. `kinds` are those of
-    `schedule.KINDS`. A run that takes longer than `within` seconds has failed (StuckError). Shrinking ends after so many
-    tries or seconds.
+    `schedule.KINDS`; `apis` leaves only rules about those requests. A run that takes longer than `within` seconds has failed
+    (StuckError). Shrinking ends after so many tries or seconds.
     """
 
     def decorate(test: Callable[..., Any]) -> Callable[..., None]:
@@ -195,7 +197,7 @@ def explore(
         parameter = next((name for name in PARAMETERS if name in signature.parameters), None)
         if parameter is None:
             raise TypeError(f"{test.__name__} has no parameter {' or '.join(PARAMETERS)} for its broker")
-        Schedule(seed=0, kinds=kinds)  # unknown kinds are told here
+        Schedule(seed=0, kinds=kinds, apis=apis)  # unknown names are told here
         exploration = Exploration(
             test,
             parameter,
@@ -203,6 +205,7 @@ def explore(
             dict(settings or {}),
             dict(topics or {}),
             tuple(kinds),
+            None if apis is None else tuple(apis),
             within,
             shrink_tries,
             shrink_seconds,

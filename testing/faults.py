@@ -163,7 +163,7 @@ class Faults:
 class FaultyDispatcher:
     """A dispatcher in front of a broker's. Loop thread."""
 
-    __slots__ = ("_faults", "_inner", "_loop")
+    __slots__ = ("_faults", "_inner")
 
     #: Each request is looked at here first.
     quick = None
@@ -171,7 +171,6 @@ class FaultyDispatcher:
     def __init__(self, faults: Faults, inner: Dispatches, loop: asyncio.AbstractEventLoop) -> None:
         self._faults = faults
         self._inner = inner
-        self._loop = loop
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Any) -> Answer | Awaitable[Answer]:
         """Dispatch as `Dispatcher.dispatch`, except for requests that meet a fault."""
@@ -220,8 +219,8 @@ class FaultyDispatcher:
         if fault.after_bytes is None:
             return real
         cut = whole_answer(real)[: fault.after_bytes]
-        # After what is returned here was handed to the socket; it sends that before it closes.
-        self._loop.call_soon(self._loop.call_soon, connection.close_after_sending)
+        # Before the return: no request behind this one may be answered, whose answer would go on where this one breaks off.
+        connection.close_after_sending()
         return cut or None
 
 

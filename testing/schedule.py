@@ -308,6 +308,7 @@ class Schedule(Sequence[Rule]):
         Schedule([Rule(request("Produce", nth=3), lose_answer())])
         Schedule(seed=17)                                      the rules of that number, of the usual kinds
         Schedule(seed=17, kinds=[*USUAL, "retention"])
+        Schedule(seed=17, apis=["OffsetCommit", "Heartbeat"])  rules about these requests alone
 
     Attributes:
         rules: in the order in which they are asked.
@@ -315,12 +316,17 @@ class Schedule(Sequence[Rule]):
     """
 
     def __init__(
-        self, rules: Iterable[Rule] = (), *, seed: int | None = None, kinds: Iterable[str] | None = None
+        self,
+        rules: Iterable[Rule] = (),
+        *,
+        seed: int | None = None,
+        kinds: Iterable[str] | None = None,
+        apis: Iterable[str] | None = None,
     ) -> None:
-        """ValueError for an unknown kind, and for kinds without a seed."""
-        if seed is None and kinds is not None:
-            raise ValueError("kinds are what a seed chooses from: they go with seed=")
-        made = () if seed is None else tuple(rules_of(seed, USUAL if kinds is None else kinds))
+        """ValueError for an unknown kind or API, and for kinds or APIs without a seed."""
+        if seed is None and not (kinds is None and apis is None):
+            raise ValueError("kinds and apis are what a seed chooses from: they go with seed=")
+        made = () if seed is None else tuple(rules_of(seed, USUAL if kinds is None else kinds, apis))
         self.rules = (*rules, *made)
         self.seed = seed
 
@@ -422,12 +428,13 @@ LAST_REQUEST = 24
 FIRST_REQUEST = {"Metadata": 4}
 
 
-def rules_of(seed: int, kinds: Iterable[str] = USUAL) -> Iterator[Rule]:
-    """Rules of a seed: a few kinds, each on some of the APIs that it may strike, mostly early. ValueError: unknown kind.
+def rules_of(seed: int, kinds: Iterable[str] = USUAL, apis: Iterable[str] | None = None) -> Iterator[Rule]:
+    """Rules of a seed: a few kinds, each on the APIs that it may strike, of these only `apis`. ValueError: unknown kind or API.
 
     A seed takes few kinds, and strikes rarely or often: runs that have a bit of everything miss what needs much of one thing.
     """
     known = list(kinds)
+    wanted = None if apis is None else {request(api).api for api in apis}
     for kind in known:
         if kind not in KINDS:
             raise ValueError(f"there is no kind {kind!r}: there are {', '.join(KINDS)}")
@@ -436,8 +443,8 @@ def rules_of(seed: int, kinds: Iterable[str] = USUAL) -> Iterator[Rule]:
     density = draws.choice((0.05, 0.15, 0.35))
     found: dict[tuple[str, int], Rule] = {}
     for kind in sorted(chosen, key=known.index):
-        for apis, choose in KINDS[kind]:
-            for api in apis:
+        for struck, choose in KINDS[kind]:
+            for api in struck if wanted is None else (api for api in struck if api in wanted):
                 for nth in range(FIRST_REQUEST.get(api, 1), LAST_REQUEST + 1):
                     if draws.random() < density and (api, nth) not in found:
                         found[api, nth] = Rule(When(api, nth=nth), choose(draws))

@@ -135,18 +135,15 @@ class ScheduleState:
 class ScheduledDispatcher:
     """A dispatcher that follows a schedule in front of a broker's. Loop thread."""
 
-    __slots__ = ("_effects", "_inner", "_loop", "_state", "_trace")
+    __slots__ = ("_effects", "_inner", "_state", "_trace")
 
     #: Each request is looked at here first.
     quick = None
 
-    def __init__(
-        self, state: ScheduleState, inner: Dispatches, loop: asyncio.AbstractEventLoop, effects: Effects
-    ) -> None:
+    def __init__(self, state: ScheduleState, inner: Dispatches, effects: Effects) -> None:
         self._state = state
         self._trace = state.trace
         self._inner = inner
-        self._loop = loop
         self._effects = effects
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Any) -> Reply:
@@ -239,8 +236,8 @@ class ScheduledDispatcher:
         if not sent:
             request.connection.close("a rule of the test")
             return None
-        # After what is returned here was handed to the socket; it sends that before it closes.
-        self._loop.call_soon(self._loop.call_soon, request.connection.close_after_sending)
+        # Before the return: no request behind this one may be answered, whose answer would go on where this one breaks off.
+        request.connection.close_after_sending()
         return sent
 
     async def _error(self, code: ErrorCode, handled: bool, request: _Request) -> Answer:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from support.wire_client import WireClient
+from support.wire_client import WireClient, request_frame
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -96,6 +97,21 @@ def test_a_cut_connection_has_appended_or_not(what: object, ends: int) -> None:
             produce(client)
         with client_of(broker) as client:
             assert bounds(client)[:2] == (0, ends)
+
+
+@pytest.mark.parametrize("by_rule", [True, False])
+def test_nothing_follows_an_answer_that_was_cut(by_rule: bool) -> None:
+    """A request behind it on the same connection was answered, and its answer went on where the cut one broke off."""
+    with Broker(faults=[Rule(request("Heartbeat"), cut_answer(0.5))] if by_rule else None) as broker:
+        if not by_rule:
+            broker.faults.disconnect("Heartbeat", after_bytes=5)
+        with client_of(broker) as client:
+            client.send(request_frame(HeartbeatRequest(group_id="g"), 4) * 3)
+            received = b""
+            with contextlib.suppress(ConnectionError):
+                while chunk := client.socket.recv(1000):
+                    received += chunk
+        assert 0 < len(received) < 12
 
 
 def test_a_connection_that_is_cut_after_the_answer_has_all_of_it() -> None:

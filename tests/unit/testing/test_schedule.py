@@ -68,6 +68,13 @@ def test_kinds_name_apis_and_codes_that_there_are() -> None:
                 assert any(rule.when.api in apis for apis, _ in rows)
 
 
+@given(SEEDS)
+def test_apis_leave_only_rules_about_them(seed: int) -> None:
+    only = Schedule(seed=seed, apis=["OFFSET_COMMIT", "Heartbeat"]).rules
+    assert {rule.when.api for rule in only} <= {"OffsetCommit", "Heartbeat"}
+    assert only == Schedule(seed=seed, apis=["Heartbeat", "OffsetCommit"]).rules
+
+
 def test_rules_by_hand_come_first() -> None:
     rule = Rule(request("PRODUCE", topic="orders", nth=3), schedule.lose_answer())
     assert Schedule([rule], seed=7).rules == (rule, *Schedule(seed=7).rules)
@@ -88,6 +95,7 @@ def test_what_is_wrong_is_said_at_once() -> None:
         (lambda: Rule(request("Produce"), schedule.twice(), times=0), "times"),
         (lambda: Schedule(seed=1, kinds=["leader"]), "leaders"),
         (lambda: Schedule(kinds=["leaders"]), "seed"),
+        (lambda: Schedule(seed=1, apis=["Hartbeat"]), "HEARTBEAT"),
     ):
         with pytest.raises(ValueError, match=said):
             wrong()
