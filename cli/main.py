@@ -2,7 +2,8 @@
 
 A command is a module of this package with `add_parser(subparsers)`; it sets `run`, a function from the parsed arguments
 to an exit code. Expected failures (a bad setting, a directory that can't be used, a port that is taken) print one line
-that says what, where and what to do, and exit with 1; wrong usage exits with 2. Without a command, the commands are listed.
+that says what, where and what to do, and exit with 1; a line that names settings is followed by one that says where those
+are explained. Wrong usage exits with 2. Without a command, the commands are listed.
 """
 
 from __future__ import annotations
@@ -53,6 +54,15 @@ def failure_text(error: Exception) -> str:
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
+def _tell(text: str) -> None:
+    """Prints what is wrong, and in a second line where the settings that it names are explained."""
+    from ..config.page import pointer
+
+    print(f"tidelog: {text}", file=sys.stderr)
+    if explained := pointer(text):
+        print(f"tidelog: {explained}", file=sys.stderr)
+
+
 def _prepare_streams() -> None:
     """Gives a command that was started with `<&-` or `>&-` an empty stream, where Python has None, and lets it print what the
     terminal's encoding lacks as an escape."""
@@ -87,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tidelog: {ascii(error.object)[:200]} is no text in UTF-8, which names are", file=sys.stderr)
         return 1
     except (ConfigError, StorageError, OSError) as error:
-        print(f"tidelog: {failure_text(error)}", file=sys.stderr)
+        _tell(failure_text(error))
         return 1
     except KeyboardInterrupt:
         return 130

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-_PAGE = "docs/SETTINGS.md"
-#: Of settings that have no entry of their own there.
-_ANCHORS = {"NO_MEANING": "taken-and-without-effect", "REFUSED": "refused"}
 #: A default or range beyond so many characters is cut in the table; `tidelog settings NAME` has all of it.
 _WIDEST = 44
 _WIDTH = 100
@@ -98,6 +95,7 @@ def picture(entry: Entry) -> list[str]:
     """All that is known of a setting, as lines of text."""
     from textwrap import wrap
 
+    from ..config.page import address_of
     from ..config.setting import Status
 
     row = entry.row
@@ -114,7 +112,7 @@ def picture(entry: Entry) -> list[str]:
     facts.append(("what it does", what + row.doc))
     if row.why_different:
         facts.append(("not as in Kafka", row.why_different))
-    facts.append(("documentation", f"{_PAGE}#{_ANCHORS.get(row.status.name, row.name)}"))
+    facts.append(("documentation", address_of(row)))
     lines = [f"{row.name} ({entry.kind}'s)"]
     for name, text in facts:
         first, *rest = wrap(text, _WIDTH - _INDENT - 4, break_long_words=False, break_on_hyphens=False) or [""]

@@ -57,7 +57,9 @@ def fetch(daemon: HttpDaemon, name: str) -> Any:
 
 
 def picture(found: Any) -> list[str]:
-    """The answer as lines of aligned text."""
+    """The answer as lines of aligned text; the last one says where the settings in it are explained."""
+    from ..config.page import pointer
+
     lines: list[str] = []
     for partition in found["partitions"]:
         if lines:
@@ -65,6 +67,8 @@ def picture(found: Any) -> list[str]:
         lines += _partition(partition)
     cleaner_s, retention_s = found["cleanerBackoffMs"] / 1000, found["retentionCheckIntervalMs"] / 1000
     lines += ["", f"Looked at every {cleaner_s:g} s by the cleaner, every {retention_s:g} s by retention."]
+    if explained := pointer("\n".join(lines)):
+        lines.append(f"What the settings do: {explained}.")
     return lines
 
 

@@ -21,7 +21,8 @@ _HEAD = """# Command line
 Names and options are a contract: they do not change. A command that prints facts has `--json`. One that talks to a daemon
 takes `--bootstrap-server HOST:PORT` (default: the address in `TIDELOG_LISTENERS`, else 127.0.0.1:9092) or, where it needs
 HTTP, `--http HOST:PORT` (default: `TIDELOG_HTTP_LISTENER`, else 127.0.0.1:9404). What fails says so in one line on stderr:
-what, where, what to do. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted by Ctrl-C. Long work shows a bar on a
+what, where, what to do; where it names settings, a second line says where those are explained. Exit codes: 0 done,
+1 failed, 2 wrong usage, 130 interrupted by Ctrl-C. Long work shows a bar on a
 terminal and log lines elsewhere.
 
 `pip install 'tidelog[cli]'` adds `completion`, and librdkafka for `produce` and `consume`, which use it where it is installed

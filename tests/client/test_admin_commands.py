@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 from tidelog.cli.main import build_parser, main
 from tidelog.cli.support.kafka_client import KafkaClient
+from tidelog.config.page import pointer
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.testing import Broker
 
@@ -108,8 +109,11 @@ def test_what_is_wrong_is_one_line_with_what_to_do(
     run: Run, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     done = run("topics", *arguments)
-    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
-    assert done.err.startswith("tidelog: ")
+    line, *explained = done.err.splitlines()
+    assert (done.code, done.out) == (1, "")
+    assert line.startswith("tidelog: ")
+    said = pointer(line)
+    assert explained == ([f"tidelog: {said}"] if said else []), "where settings are named, one more says where to read"
     for word in words:
         assert word in done.err
 
@@ -145,8 +149,13 @@ async def test_a_misspelt_group_gets_the_nearest_name(tidelog_broker: Broker, ru
 def test_a_misspelt_setting_of_a_resource_gets_the_nearest_name(run: Run) -> None:
     assert run("topics", "create", "orders").code == 0
     done = run("configs", "describe", "--topic", "orders", "retention.mss")
-    assert done == Done(1, "", "tidelog: topic orders has no setting retention.mss; did you mean retention.ms?\n")
-    assert run("configs", "describe", "--broker", "1", "num.partition").err.endswith("; did you mean num.partitions?\n")
+    assert done == Done(
+        1,
+        "",
+        "tidelog: topic orders has no setting retention.mss; did you mean retention.ms?\n"
+        "tidelog: see docs/SETTINGS.md#retention.ms, or `tidelog settings retention.ms`\n",
+    )
+    assert "; did you mean num.partitions?\n" in run("configs", "describe", "--broker", "1", "num.partition").err
     # What all brokers share is told as far as it is set.
     assert run("configs", "describe", "--broker", "", "log.cleaner.threads").code == 0
 

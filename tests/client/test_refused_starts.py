@@ -14,6 +14,7 @@ from support.daemon import Daemon
 from support.patience import PATIENCE_S
 from tidelog.cli.main import main
 from tidelog.cli.support.kafka_client import KafkaClient
+from tidelog.config.page import pointer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
@@ -22,7 +23,8 @@ NO_PORTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.listener": "127.0.0.1:
 
 
 def complaint(**settings: str) -> str:
-    """What a start with these settings (`_` for `.`) says on stderr, without its log lines, when it gives up."""
+    """What a start with these settings (`_` for `.`) says on stderr when it gives up, without its log lines and without the
+    last line, which says where the settings in it are explained: there is one exactly where there are some."""
     chosen = NO_PORTS | {name.replace("_", "."): value for name, value in settings.items()}
     arguments = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
     done = subprocess.run([*SERVE, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
@@ -31,7 +33,9 @@ def complaint(**settings: str) -> str:
     lines = [line for line in done.stderr.splitlines() if " INFO " not in line]
     assert lines[0].startswith("tidelog: ")
     lines[0] = lines[0].removeprefix("tidelog: ")
-    return "\n".join(lines)
+    explained = pointer("\n".join(lines if len(lines) == 1 else lines[:-1]))
+    assert lines[1:][-1:] == ([f"tidelog: {explained}"] if explained else lines[1:][-1:])
+    return "\n".join(lines[:-1] if explained else lines)
 
 
 def test_a_directory_or_port_that_is_taken(tmp_path: Path) -> None:

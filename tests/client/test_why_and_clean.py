@@ -165,4 +165,6 @@ def test_errors_are_one_line(daemon: Daemon) -> None:
     )  # fmt: skip
     assert nobody.returncode == 1
     assert nobody.stderr.startswith("tidelog: no daemon answers at http://127.0.0.1:1 (")
-    assert len(nobody.stderr.splitlines()) == 1
+    assert nobody.stderr.splitlines()[1:] == [
+        "tidelog: see docs/SETTINGS.md#http.listener, or `tidelog settings http.listener`"
+    ]

@@ -64,11 +64,17 @@ def test_a_name_that_both_have_is_explained_twice_and_json_tells_them_apart(caps
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["num.partition"], "there is no setting num.partition; did you mean num.partitions?"),
+        (
+            ["num.partition"],
+            "there is no setting num.partition; did you mean num.partitions?\n"
+            "tidelog: see docs/SETTINGS.md#num.partitions, or `tidelog settings num.partitions`",
+        ),
         (["xyzzy"], "there is no setting xyzzy (`tidelog settings` lists them)"),
         (["--sample", "num.partitions"], "--sample prints all settings: leave out the names"),
     ],
 )
-def test_what_is_wrong_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_one_line_and_where_to_read(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["settings", *arguments]) == 1
     assert capsys.readouterr() == ("", f"tidelog: {said}\n")

@@ -59,7 +59,9 @@ def test_a_log_that_nobody_has_counted() -> None:
     assert why.picture(found)[2].startswith("  what is left of it has not been counted yet: ")
 
 
-def test_lines_are_aligned_and_name_the_settings(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_aligned_and_the_last_says_where_settings_are_explained(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["why", "t"]) == 0
     out = capsys.readouterr().out
     lines = out.splitlines()
@@ -78,7 +80,12 @@ def test_lines_are_aligned_and_name_the_settings(asked: list[str], capsys: pytes
     active = next(line for line in rows if "active (" in line)
     assert "active (segment.ms=604800000)" in active
     assert "2023-11-21 22:13:20 UTC (in 7 d); or " in active
-    assert lines[-1] == "Looked at every 15 s by the cleaner, every 300 s by retention."
+    assert lines[-2] == "Looked at every 15 s by the cleaner, every 300 s by retention."
+    assert lines[-1] == (
+        "What the settings do: see docs/SETTINGS.md#cleanup.policy, docs/SETTINGS.md#min.cleanable.dirty.ratio, "
+        "docs/SETTINGS.md#segment.ms, docs/SETTINGS.md#segment.bytes, or "
+        "`tidelog settings cleanup.policy min.cleanable.dirty.ratio segment.ms segment.bytes`."
+    )
 
 
 def test_json_is_the_answer_as_it_is(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,9 @@ def test_errors_are_one_line(partition: Path, capsys: pytest.CaptureFixture[str]
     assert main(["log", "compact", str(partition.parent)]) == 1
     assert main(["log", "compact", str(partition), "--topic-set", "cleanup.policy"]) == 1
     assert main(["log", "compact", str(partition), "--topic-set", "cleanup.policy=delete"]) == 1
-    errors = capsys.readouterr().err.splitlines()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "tidelog: see docs/SETTINGS.md#cleanup.policy, or `tidelog settings cleanup.policy`"
+    errors = [line for line in lines if not line.startswith("tidelog: see ")]
     assert len(errors) == 3
     assert "is not the directory of a partition; name one, TOPIC-PARTITION" in errors[0]
     assert errors[1] == "tidelog: --topic-set cleanup.policy: not NAME=VALUE"
