@@ -217,5 +217,5 @@ def _tls_problems(listener: Listener, value: Callable[[str], Any]) -> Iterator[s
     for name in (name for name, used in stores if used and value(name).upper() != "PEM"):
         yield (
             f"{name}={value(name)!r} is not read here; allowed: PEM. Java's keytool and then openssl pkcs12 turn a store into "
-            "PEM files: see docs/SECURITY.md"
+            "PEM files: see docs/how-to/tls-and-users.md#a-java-key-store"
         )

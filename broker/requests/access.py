@@ -1,7 +1,7 @@
 """Access requirements of an API, declared where its handler is registered (`broker/requests/registry.py`).
 
-docs/SECURITY.md is generated from the declarations, and tests compare them with the checks that are really made. The dispatcher
-checks `requires_cluster` and `requires_field`, which are about a whole request; the handler checks the others, by
+docs/ACCESS_CONTROL.md is generated from the declarations, and tests compare them with the checks that are really made. The
+dispatcher checks `requires_cluster` and `requires_field`, which are about a whole request; the handler checks the others, by
 `RequestContext.allows`, since it knows the parts. Loop thread; nothing here runs without an authorizer.
 """
 

@@ -46,7 +46,7 @@ def is_loopback(address: str) -> bool:
 
 ADVICE = (
     "bind it to 127.0.0.1, or authenticate clients (SASL or certificates for Kafka's protocol, message.set.authentication, "
-    "http.authentication): docs/SECURITY.md"
+    "http.authentication): docs/how-to/tls-and-users.md"
 )
 
 

@@ -88,7 +88,9 @@ TOKEN_ROWS: tuple[Setting, ...] = (
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """The SASL mechanisms that there are."""
 
-_PEM_WHY = "PEM is the one format that is read here; see docs/SECURITY.md for how to convert a Java keystore"
+_PEM_WHY = (
+    "PEM is the one format that is read here; docs/how-to/tls-and-users.md#a-java-key-store has how to convert a Java key store"
+)
 
 # fmt: off
 _TLS_ROWS: tuple[Setting, ...] = (

@@ -1,4 +1,4 @@
-"""The table of docs/SECURITY.md that says what each API asks, from the declarations of the registrations.
+"""The table of docs/ACCESS_CONTROL.md that says what each API asks, from the declarations of the registrations.
 
 `make docs` writes it; a test fails when it differs.
 """
@@ -48,7 +48,7 @@ def with_table(text: str) -> str:
 
 def main(docs: Path) -> None:
     """Writes the page."""
-    page = docs / "SECURITY.md"
+    page = docs / "ACCESS_CONTROL.md"
     page.write_text(with_table(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -68,7 +68,7 @@ class Figures(NamedTuple):
 
 
 def memory_bound(connections: int) -> int:
-    """The formula of docs/SECURITY.md, for what this daemon is set to."""
+    """The formula of docs/LIMITS.md, for what this daemon is set to."""
     base = 64 * MIB
     expanding = 4 * 128 * MIB
     return (
@@ -273,7 +273,7 @@ def report_of(found: list[Figures], idle_bytes: int, commit: str = "") -> str:
 the lowest priority, attacks with real sockets. Milliseconds of the round trip, in quiet and under attack; the daemon's resident
 memory in MiB, at its peak so far and after the attack ({idle_bytes // MIB} before the first). With this test's settings
 (`socket.request.max.bytes` {largest} MiB, `queued.max.request.bytes` and `queued.max.response.bytes` {queued} MiB) the bound
-above is {bound} MiB. {os.cpu_count()} processors, Python {platform.python_version()}, commit {commit or described()}.
+of LIMITS.md is {bound} MiB. {os.cpu_count()} processors, Python {platform.python_version()}, commit {commit or described()}.
 
 | attack | connections | quiet median | quiet p99 | median | p99 | p99 ÷ quiet p99 | worst | peak MiB | after MiB |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |

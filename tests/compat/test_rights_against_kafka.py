@@ -1,5 +1,5 @@
 """The same requests as the same users to Apache Kafka with its StandardAuthorizer and to us, under the same rules: the same parts
-are done, refused and left out, with the same codes. What differs on purpose stands here, and in docs/SECURITY.md.
+are done, refused and left out, with the same codes. What differs on purpose stands here, and in docs/ACCESS_CONTROL.md.
 
 Users have one right alone, every right but one, rules of all shapes, and rules by chance (`--rights-users`).
 """

@@ -228,7 +228,7 @@ def test_an_api(tmp_path: Path) -> None:
         "    Case(ApiKey.ALLOCATE_PRODUCER_IDS, plain(broker_id=7)),\n",
     )
     copy.make_docs()
-    assert "| AllocateProducerIds | `CLUSTER_ACTION` cluster |" in copy.page(Path("docs/SECURITY.md"))
+    assert "| AllocateProducerIds | `CLUSTER_ACTION` cluster |" in copy.page(Path("docs/ACCESS_CONTROL.md"))
     requests = "tests/unit/broker/requests"
     tests = (f"{requests}/test_registry.py", f"{requests}/test_audit_text.py", f"{requests}/test_mirrored_errors.py")
     # test_start_up.py looks at the installed packages only, wherever it stands

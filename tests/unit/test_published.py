@@ -72,7 +72,15 @@ def denied(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "page", [README, DOCS / "FAQ.md", DOCS / "SECURITY.md", DOCS / "QUICKSTART.md"], ids=lambda page: page.name
+    "page",
+    [
+        README,
+        *(
+            DOCS / f"{name}.md"
+            for name in ["FAQ", "SECURITY", "AUTHENTICATION", "ACCESS_CONTROL", "LIMITS", "QUICKSTART"]
+        ),
+    ],
+    ids=lambda page: page.name,
 )
 def test_nothing_that_is_built_is_said_to_be_missing(page: Path) -> None:
     claimed = [
@@ -127,7 +135,8 @@ def commits_in(value: Any) -> Iterator[str]:
 def published() -> dict[str, set[str]]:
     """Page → the commits that its figures are of."""
     found: dict[str, set[str]] = {}
-    for path in [*(DOCS / "benchmarks").iterdir(), *(DOCS / "reports").iterdir(), README, DOCS / "SECURITY.md"]:
+    pages = (README, DOCS / "SECURITY.md", DOCS / "AUTHENTICATION.md")
+    for path in (*(DOCS / "benchmarks").iterdir(), *(DOCS / "reports").iterdir(), *pages):
         if path.suffix == ".json":
             commits = set(commits_in(json.loads(path.read_text(encoding="utf-8"))))
         elif path.suffix == ".md":

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from generate.permissions_page import table, with_table
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "SECURITY.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "ACCESS_CONTROL.md"
 
 
 def test_the_committed_page_has_the_table() -> None:
