@@ -29,20 +29,33 @@ class BareRoot(NamedTuple):
     python: str
     emulator: str
 
-    def command(self, *words: str, script: str = "") -> list[str]:
-        """The command line that runs these words, or a shell's script, inside. `script` works on this processor alone."""
+    def command(self, *words: str, script: str = "", alone: bool = False) -> list[str]:
+        """The command line that runs these words, or a shell's script, inside. `script` works on this processor alone.
+        `alone`: with no network but a loopback of its own.
+        """
         inside = ["/bin/sh", "-c", script] if script else [*([f"/{self.emulator}"] if self.emulator else []), *words]
         mounts = " && ".join(
             f"mount --rbind /{name} {shlex.quote(str(self.path / name))}" for name in ("dev", "proc", "sys")
         )
         chroot = shlex.join(["chroot", str(self.path), *inside])
-        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", f"{mounts} && exec {chroot}"]
+        network = "ip link set lo up && " if alone else ""
+        own = ["--net"] if alone else []
+        return [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            *own,
+            "sh",
+            "-c",
+            f"{network}{mounts} && exec {chroot}",
+        ]
 
-    def run(self, *words: str, script: str = "") -> str:
+    def run(self, *words: str, script: str = "", alone: bool = False) -> str:
         """Output of a command inside. Raises ReleaseError with the end of it."""
         environment = {"PATH": "/usr/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
         done = subprocess.run(
-            self.command(*words, script=script),
+            self.command(*words, script=script, alone=alone),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -137,13 +138,13 @@ def write_control(tree: Path, suite: str, target: Target) -> None:
         (tree / "DEBIAN" / name).chmod(0o755)
 
 
-def make(suite: str, machine: str, out: Path) -> Path:
-    """The package's file. Builds the wheel that it needs."""
+def make(suite: str, machine: str, out: Path, wheel: Path | None = None, packed: str = "-Zxz") -> Path:
+    """The package's file. Builds the wheel that it needs, unless it is given. `packed`: dpkg-deb's option."""
     target = Target(PYTHONS[suite], machine)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         wheels, site, tree = Path(work, "wheels"), Path(work, "site"), Path(work, "tree")
-        built = build([target], {}, Path(work, "built"))
+        built = [wheel] if wheel else build([target], {}, Path(work, "built"))
         if not built:
             raise ReleaseError(f"{target.name} could not be built")
         with_dependencies(built[0], target, wheels)
@@ -160,7 +161,23 @@ def make(suite: str, machine: str, out: Path) -> Path:
                 path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
         path = out / f"tidelog_{version_of(suite)}_{DEBIAN_NAMES[machine]}.deb"
         environment = {"SOURCE_DATE_EPOCH": str(commit_time())}
-        run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(tree), str(path), environment=environment)
+        run("dpkg-deb", "--root-owner-group", packed, "--build", str(tree), str(path), environment=environment)
+    return path
+
+
+def with_version(package: Path, version: str, out: Path) -> Path:
+    """A copy of a package that says another version of itself, to dpkg and to Python, and is the same in all else."""
+    path = out / f"tidelog_{version}_{package.stem.rpartition('_')[2]}.deb"
+    with tempfile.TemporaryDirectory() as work:
+        tree = Path(work, "tree")
+        run("dpkg-deb", "--raw-extract", str(package), str(tree))
+        control = tree / "DEBIAN/control"
+        control.write_text(re.sub(r"^Version: .*$", f"Version: {version}", control.read_text(), flags=re.MULTILINE))
+        (metadata,) = tree.glob(f"{HOME}/lib/python3.*/site-packages/tidelog-*.dist-info/METADATA")
+        number = version.partition("-")[0]
+        metadata.write_text(re.sub(r"^Version: .*$", f"Version: {number}", metadata.read_text(), flags=re.MULTILINE))
+        metadata.parent.rename(metadata.parent.with_name(f"tidelog-{number}.dist-info"))
+        run("dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "--build", str(tree), str(path))
     return path
 
 
@@ -168,10 +185,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", choices=sorted(PYTHONS), default="bookworm")
     parser.add_argument("--machine", choices=MACHINES, default=os.uname().machine)
+    parser.add_argument(
+        "--wheel", type=Path, help="of that release's Python and machine; it is built where none is given"
+    )
+    parser.add_argument("--quickly", action="store_true", help="pack it by gzip: larger, and built sooner")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     options = parser.parse_args(arguments)
     try:
-        path = make(options.suite, options.machine, options.out)
+        path = make(options.suite, options.machine, options.out, options.wheel, "-Zgzip" if options.quickly else "-Zxz")
     except ReleaseError as error:
         print(f"deb: FAILED: {error}", file=sys.stderr)
         return 1

@@ -57,8 +57,8 @@ SLOWER = 1.4
 RINGS = [
     Ring("lint", ["make", "lint"], ["make", "lint"], 1, 4),
     Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 2, 4),
-    # `check` has no minutes left for it; `packaging` installs a wheel that has been compiled here.
-    Ring("wheels", [], ["make", "wheels-check", "deb-check"], 0, 16),
+    # `check` has one wheel and one package; those of every Python and processor take longer.
+    Ring("wheels", ["make", "package-check"], ["make", "package-check", "wheels-check", "deb-check"], 3, 20),
     # A release of Kafka that came out today is a warning to who tests a change, and a failure of the whole rings.
     Ring("clients", ["make", "compat"], ["make", "compat", "NEWEST_KAFKA=fail"], 16, 23),
     Ring("client suites", [], ["make", "compat-report"], 0, 45),  # `clients` has them against the daemon alone
