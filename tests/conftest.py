@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from support.left_behind import LEFT_BEHIND
 from support.left_brokers import watch_brokers
+from support.linux_only import is_linux, linux_only
 from support.slices import SLICES, is_slice
 
 NOT_TIMED = (HealthCheck.too_slow,)
@@ -57,7 +58,12 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A slice takes a share of whatever number of examples a test says, by its own settings or a state machine's."""
+    """A slice takes a share of whatever number of examples a test says, by its own settings or a state machine's. On another
+    system, what needs Linux is skipped.
+    """
+    for item in () if is_linux() else items:
+        if reason := linux_only(item.path):
+            item.add_marker(pytest.mark.skip(reason=reason))
     done: set[int] = set()
     for item in items if is_slice() else ():
         function, machine = getattr(item, "function", None), getattr(item, "cls", None)

@@ -36,6 +36,7 @@ from uuid import UUID
 
 from ...storage.exceptions import DataDirectoryError, KafkaStorageError
 from ...storage.io.filesystem import RealFileSystem
+from ...storage.io.platform import sync_all
 from .creation_limits import NOBODY, NOBODYS, Makers
 
 if TYPE_CHECKING:
@@ -610,7 +611,7 @@ def _sync_directory(path: str) -> None:
     """Make the new file's name durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        sync_all(descriptor)
     finally:
         os.close(descriptor)
 

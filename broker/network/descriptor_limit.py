@@ -6,8 +6,9 @@ files can't be read: an eighth is kept from connections.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+
+from ...storage.io.platform import open_descriptors, raise_descriptor_limit
 
 #: Descriptors are counted anew after so many connections: it takes a directory listing.
 COUNT_EVERY = 64
@@ -15,11 +16,7 @@ COUNT_EVERY = 64
 
 def raise_limit() -> None:
     """Raises the soft limit to the hard one, as Java does for Kafka. Any thread."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_descriptor_limit()
 
 
 def open_limit() -> int:
@@ -29,20 +26,12 @@ def open_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def open_count() -> int:
-    """Descriptors that are open now; 0 where the system does not say."""
-    try:
-        return len(os.listdir("/proc/self/fd"))
-    except OSError:
-        return 0
-
-
 class Descriptors:
     """Number of connections that the descriptors allow. Loop thread."""
 
     __slots__ = ("_count", "_known", "_since", "limit", "most")
 
-    def __init__(self, limit: int, count: Callable[[], int] = open_count) -> None:
+    def __init__(self, limit: int, count: Callable[[], int] = open_descriptors) -> None:
         """`limit`: of the process; below 0 for none."""
         self.limit = limit
         self.most = limit - limit // 8

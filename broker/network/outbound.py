@@ -20,10 +20,11 @@ import contextlib
 import errno
 import os
 import socket
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
+
+from ...storage.io.platform import LINUX, sendfile
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -36,7 +37,9 @@ T = TypeVar("T")
 BYTES_PER_TURN = 1 << 20
 #: The page cache is asked, and pages are read ahead, in steps of this size.
 PREFETCH_BYTES = 1 << 20
-_UNSENT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", 25 if sys.platform == "linux" else None)
+# By name: other systems than Linux lack the first, and Python's socket the second until 3.12.
+_MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
+_UNSENT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", 25 if LINUX else None)
 
 
 class FileSlice:
@@ -234,7 +237,7 @@ class Outbound:
             while queue:
                 part = queue[0]
                 if type(part) is bytes:
-                    more = socket.MSG_MORE if len(queue) > 1 else 0
+                    more = _MSG_MORE if len(queue) > 1 else 0
                     sent = self.send(part, more)
                     self._progress += 1
                     self.counters.sent_bytes += sent
@@ -254,9 +257,7 @@ class Outbound:
                         warm = self._ask_page_cache(part)
                         if warm == 0:
                             return
-                    sent = os.sendfile(
-                        self.descriptor, part.file.fileno(), part.position, min(part.count, budget, warm)
-                    )
+                    sent = sendfile(self.descriptor, part.file.fileno(), part.position, min(part.count, budget, warm))
                     if sent == 0:
                         raise OSError(f"{part.count} bytes at {part.position} are missing at the end of a segment file")
                     self._progress += 1

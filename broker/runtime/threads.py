@@ -70,6 +70,8 @@ assert _SCHED_ATTR.size == 48
 
 def lower_priority() -> None:
     """Give the calling thread a lower priority, where the system has thread priorities (Linux)."""
+    if sys.platform != "linux":
+        return  # elsewhere the number of a thread may be that of a process
     with contextlib.suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...config.exceptions import ConfigError
+from ...storage.io.platform import as_file
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -205,7 +204,7 @@ def _load_own(context: ssl.SSLContext, values: dict[str, object]) -> None:
         if location:
             context.load_cert_chain(str(location), password=lambda: password)
         else:
-            with _as_file(chain) as chain_file, _as_file(key) as key_file:
+            with as_file(str(chain)) as chain_file, as_file(str(key)) as key_file:
                 context.load_cert_chain(chain_file, key_file, password=lambda: password)
     except ssl.SSLError as error:
         reason = (error.reason or "").upper()
@@ -234,14 +233,3 @@ def _load_authorities(context: ssl.SSLContext, values: dict[str, object]) -> Non
         raise TlsError(f"{what}: it must have certificates of authorities, as PEM") from None
     except OSError as error:
         raise TlsError(f"{what}: can't be read: {error.strerror}") from None
-
-
-@contextmanager
-def _as_file(text: object) -> Iterator[str]:
-    """Path to `text`, for a library that takes only paths; the text is in memory and never on a disk."""
-    descriptor = os.memfd_create("pem")
-    try:
-        os.write(descriptor, str(text).encode())
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)

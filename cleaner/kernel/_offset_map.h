@@ -230,6 +230,10 @@ static inline int64_t tl_get(tl_map *map, tl_hash hash) {
     return entry == NULL ? -1 : (int64_t)entry->place - 1;
 }
 
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
+#endif
+
 /* Address space now, memory when it is touched. NULL when there is none. */
 static inline tl_entry *tl_map_memory(size_t size) {
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -247,13 +251,13 @@ static inline void tl_map_free(tl_entry *entries, size_t size) {
 
 /* Empties the first `used` bytes. Large stretches are handed back with `give_back`, which empties them too. */
 static inline void tl_map_clear(tl_entry *entries, size_t size, size_t used, int give_back) {
+#ifdef __linux__
     if (give_back && madvise(entries, size, MADV_DONTNEED) == 0) return;
+#else
+    (void)size, (void)give_back; /* elsewhere the call is advice, and the bytes may stay */
+#endif
     memset(entries, 0, used);
 }
-
-#ifndef MAP_NORESERVE
-#define MAP_NORESERVE 0
-#endif
 
 /* ---- small sorted arrays ------------------------------------------------------------------------------------------ */
 typedef struct {

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from ...storage.io.platform import sync_all
 from ..exceptions import PipelineError
 
 _FOLDER, _DATA = "_manifest", "data"
@@ -172,7 +173,7 @@ def add_manifest(
     with tempfile.NamedTemporaryFile("w", dir=place, prefix=".new-", delete=False, encoding="utf-8") as file:
         json.dump(content, file, indent=1)
         file.flush()
-        os.fsync(file.fileno())
+        sync_all(file.fileno())
     try:
         os.link(file.name, os.path.join(place, f"{version:08}.json"))
     except FileExistsError:
@@ -181,7 +182,7 @@ def add_manifest(
         os.unlink(file.name)
     descriptor = os.open(place, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        sync_all(descriptor)
     finally:
         os.close(descriptor)
 

@@ -12,16 +12,14 @@ Errors are plain OSErrors (FileNotFoundError, ENOSPC …) unless a method says o
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import resource
 import struct
 import threading
 from contextlib import suppress
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
 from ..exceptions import DirectoryLockedError, FileClosedError, StorageError
-from . import page_cache
+from . import page_cache, platform
 from ._memory_map import MemoryMap
 from .exclusive_rename import rename_exclusively
 
@@ -363,18 +361,18 @@ class RealFile:
 
     def pread_aside(self, view: memoryview | bytearray, offset: int) -> int:
         try:
-            return self._fill(view, offset, _RWF_DONTCACHE)
+            return self._fill(view, offset, platform.RWF_DONTCACHE)
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
         cold = page_cache.cold_ranges(self._fd, offset, min(len(view), self._size - offset))
         # Pages read ahead would be found in the cache by the next read, and stay.
-        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
+        platform.expect_random_reads(self._fd)
         try:
             return self.pread_into(view, offset)
         finally:
             for position, length in cold:
-                os.posix_fadvise(self._fd, position, length, os.POSIX_FADV_DONTNEED)
+                platform.will_not_read(self._fd, position, length)
 
     def size(self) -> int:
         return self._size
@@ -384,7 +382,7 @@ class RealFile:
         self._size = size
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        platform.sync_data(self._fd)
 
     def start_writeback(self, offset: int, length: int) -> None:
         page_cache.start_writeback(self._fd, offset, length)
@@ -396,7 +394,7 @@ class RealFile:
         return page_cache.resident(self._fd, position, min(length, self._size - position))
 
     def prefetch(self, position: int, length: int) -> None:
-        os.posix_fadvise(self._fd, position, length, os.POSIX_FADV_WILLNEED)
+        platform.will_read(self._fd, position, length)
         # The advice only queues the reads; taking the bytes is what waits for them.
         scratch = memoryview(bytearray(min(length, _SCRATCH_BYTES)))
         end = position + length
@@ -469,7 +467,7 @@ class RealMappedFile:
             return
         fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            os.posix_fallocate(fd, offset, length)
+            platform.allocate(fd, offset, length)
         except OSError as error:
             # File systems without reservation (and C libraries that don't imitate it) leave us with Kafka's risk.
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
@@ -493,7 +491,7 @@ class RealMappedFile:
     def sync(self) -> None:
         fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            os.fdatasync(fd)
+            platform.sync_data(fd)
         finally:
             os.close(fd)
 
@@ -598,7 +596,7 @@ class RealFileSystem:
     def sync_directory(self, path: StrPath) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            platform.sync_all(fd)
         finally:
             os.close(fd)
 
@@ -632,7 +630,7 @@ class RealFileSystem:
     def lock(self, path: StrPath) -> RealFileLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
-            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            platform.lock_file(fd)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EACCES, errno.EAGAIN):
@@ -649,4 +647,4 @@ class RealFileSystem:
         return status.f_bavail * status.f_frsize
 
     def blocks_read(self) -> int:
-        return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
+        return platform.blocks_read()

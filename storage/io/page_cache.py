@@ -1,6 +1,7 @@
 """Queries of the page cache and hints to it: Linux calls that Python's `os` lacks. Used by `filesystem.py` alone.
 
-All are advice. Where the kernel or a sandbox refuses a call, the answer is "can't tell" or nothing is done.
+All are advice. On another system, and where the kernel or a sandbox refuses a call, the answer is "can't tell" or nothing is
+done.
 
 - `resident` asks whether a range can be read without the disk; it neither copies nor blocks. cachestat(2) (Linux 6.5)
   takes about 2 µs for 1 MiB, most of it ctypes; before 6.5 mincore(2) on a map that is never dereferenced.
@@ -20,6 +21,8 @@ import mmap
 from functools import cache
 from itertools import groupby
 from typing import Any
+
+from .platform import LINUX
 
 _SYS_CACHESTAT = 451  # the same on every architecture but Alpha
 _SYNC_FILE_RANGE_WRITE = 2
@@ -85,6 +88,8 @@ def resident(fd: int, position: int, length: int) -> bool | None:
     """
     if length <= 0:
         return True
+    if not LINUX:
+        return None
     calls = system_calls()
     if calls.cachestat_works:
         # Making two ctypes structs costs more than the call; list.pop and append are atomic, so each pair has one user.
@@ -126,6 +131,8 @@ def cold_ranges(fd: int, position: int, length: int) -> list[tuple[int, int]]:
 
 def _page_flags(fd: int, position: int, length: int) -> bytes | None:
     """What mincore(2) says of each page of the range: bit 0 is residency, the others are reserved. None: it refuses."""
+    if not LINUX:
+        return None
     calls = system_calls()
     start = position - position % _PAGE
     span = position + length - start
@@ -148,8 +155,8 @@ def start_writeback(fd: int, offset: int, length: int) -> None:
 
     Pool thread: it blocks when the device's queue is full.
     """
-    calls = system_calls()
-    if calls.sync_file_range is not None:
+    calls = system_calls() if LINUX else None
+    if calls is not None and calls.sync_file_range is not None:
         calls.sync_file_range(fd, offset, length, _SYNC_FILE_RANGE_WRITE)
 
 
@@ -158,6 +165,6 @@ def reserve_blocks(fd: int, length: int) -> None:
 
     nothing where that is unknown.
     """
-    calls = system_calls()
-    if calls.fallocate is not None:
+    calls = system_calls() if LINUX else None
+    if calls is not None and calls.fallocate is not None:
         calls.fallocate(fd, _FALLOC_FL_KEEP_SIZE, 0, length)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from .....cleaner.eligibility import Cause
+from .....storage.io.platform import process_age_s
 from ..html import Element, element
 from ..layout import badge, card, cards, document, facts, link, live, note, quiet, table, topic_link
 from ..units import count_text, duration_text, size_text
@@ -62,7 +62,7 @@ def _facts(state: ConsoleState, logs: Sequence[UnifiedLog]) -> Element:
     server = services.socket_server
     free = [space.free_bytes for _, space in services.logs.spaces if space.free_bytes >= 0]
     return facts(
-        ("running for", duration_text(_age_s())),
+        ("running for", duration_text(process_age_s())),
         ("clients connect to", ", ".join(map(str, (*server.endpoints, *server.message_set_endpoints)))),
         ("topics", link(count_text(len({log.topic for log in logs})), "/topics")),
         ("partitions", count_text(len(logs))),
@@ -72,15 +72,6 @@ def _facts(state: ConsoleState, logs: Sequence[UnifiedLog]) -> Element:
         ("connections", link(count_text(len(server.connections)), "/connections")),
         ("actions", "on" if services.config.http_admin_enable else "off (http.admin.enable)"),
     )
-
-
-def _age_s() -> float:
-    """Age of the process in seconds."""
-    with open("/proc/self/stat", "rb") as file:
-        ticks = int(file.read().rpartition(b")")[2].split()[19])
-    import os
-
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _biggest(logs: Sequence[UnifiedLog]) -> Element:

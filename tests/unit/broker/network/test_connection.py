@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from support.connections import Server, Transport, frame
 from tidelog.broker.network.connection import Connection
-from tidelog.broker.network.descriptor_limit import open_count
 from tidelog.broker.network.fair_queue import Ticket
 from tidelog.broker.network.pending_response import PendingResponse
 from tidelog.broker.network.request_memory import RequestMemoryBudget
 from tidelog.broker.network.socket_server import Endpoint
 from tidelog.broker.runtime.exceptions import ConnectionAborted, RequestDeferred
+from tidelog.storage.io.platform import open_descriptors
 
 
 class Rig:
@@ -433,14 +433,14 @@ async def test_a_client_that_has_ended_its_side_and_takes_nothing_is_closed_too(
 
 
 async def test_a_client_that_asks_for_nothing_costs_one_descriptor() -> None:
-    before = open_count()
+    before = open_descriptors()
     rigs = [Rig(lambda body: body) for _ in range(5)]
-    assert open_count() - before == 10, "both ends of its socket"
+    assert open_descriptors() - before == 10, "both ends of its socket"
     rigs[0].feed(frame(b"hello"))
-    assert open_count() - before == 11
+    assert open_descriptors() - before == 11
     for rig in rigs:
         rig.end()
-    assert open_count() == before
+    assert open_descriptors() == before
 
 
 async def test_a_client_whose_requests_take_long_lets_others_go_on_between_them() -> None:

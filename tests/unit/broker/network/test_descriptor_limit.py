@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import resource
 
-from tidelog.broker.network.descriptor_limit import Descriptors, open_count, open_limit, raise_limit
+from tidelog.broker.network.descriptor_limit import Descriptors, open_limit, raise_limit
+from tidelog.storage.io.platform import open_descriptors
 
 
 def test_an_eighth_is_kept_and_counting_is_rare() -> None:
@@ -46,4 +47,4 @@ def test_the_soft_limit_becomes_the_hard_one() -> None:
         assert open_limit() == hard
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert open_count() > 2
+    assert open_descriptors() > 2
