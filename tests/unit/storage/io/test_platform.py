@@ -16,7 +16,7 @@ from tidelog.storage.io import page_cache, platform
 from tidelog.storage.io.filesystem import RealFileSystem
 
 ROOT = Path(__file__).resolve().parents[4]
-TOPS = ("broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
+TOPS = ("backup", "broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
 #: Names of Python's modules that Linux has and macOS has not, or not alike.
 LINUX_ALONE = {
     "fdatasync", "fsync", "posix_fadvise", "posix_fallocate", "memfd_create", "sendfile", "MSG_MORE", "RUSAGE_THREAD",
