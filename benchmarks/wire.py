@@ -76,7 +76,16 @@ def delete_topic(port: int, topic: str) -> None:
 
 def alter_topic(port: int, topic: str, name: str, value: object) -> None:
     """Sets one setting of a topic (IncrementalAlterConfigs v0)."""
-    resource = struct.pack(">ib", 1, 2) + _string(topic)
+    _alter(port, 2, topic, name, value)
+
+
+def alter_brokers(port: int, name: str, value: object) -> None:
+    """Sets one setting of all brokers, as `alter_topic`."""
+    _alter(port, 4, "", name, value)
+
+
+def _alter(port: int, kind: int, topic: str, name: str, value: object) -> None:
+    resource = struct.pack(">ib", 1, kind) + _string(topic)
     change = struct.pack(">i", 1) + _string(name) + b"\0" + _string(str(value))
     answer = call(port, INCREMENTAL_ALTER_CONFIGS, 0, resource + change + b"\0")
     (error,) = struct.unpack_from(">h", answer, 8)  # throttle time, count

@@ -70,6 +70,7 @@ class BrokerConfig:
     queued_max_request_bytes: int
     queued_max_response_bytes: int
     queued_max_response_bytes_per_client: int
+    fetch_cold_disk_percent: int
     request_receive_timeout_ms: int
     response_send_timeout_ms: int
     connections_max_idle_ms: int

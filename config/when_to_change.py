@@ -36,6 +36,8 @@ WHEN: tuple[tuple[str, str], ...] = (
     ("queued.max.response.bytes.per.client",
      "Many slow readers share one user, or one address; or one of several users takes too much."),
     ("queued.max.*.bytes", "Memory is short, or many clients send large requests at once and wait for each other."),
+    ("fetch.cold.disk.percent",
+     "Consumers that catch up are in a hurry and may slow others down (100), or others suffer still (less)."),
     ("request.receive.timeout.ms", "Clients come over very slow lines."),
     ("response.send.timeout.ms", "Clients come over very slow lines."),
     # HTTP

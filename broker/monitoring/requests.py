@@ -58,6 +58,12 @@ def connection_metrics() -> Table[SocketServer]:
                ("path",)),
         Metric("tidelog_cold_reads", COUNTER, "Sends that waited for pages to be read from the disk.",
                lambda server: server.send_counters.cold_waits),
+        Metric("tidelog_cold_read_bytes", COUNTER, "Bytes read from disks for that, before they are sent.",
+               lambda server: server.cold_reads.read_bytes),
+        Metric("tidelog_cold_read_seconds", COUNTER, "Seconds of that: read, for which disks took; paused, for which the next "
+               "read had to wait so that others have the disk (fetch.cold.disk.percent).",
+               lambda server: {"read": server.cold_reads.read_s, "paused": server.cold_reads.paused_s}, ("kind",)),
+        Metric("tidelog_waiting_cold_reads", GAUGE, "Such reads that wait for others.", lambda server: len(server.cold_reads)),
         Metric("tidelog_received_bytes", COUNTER, "Bytes received by Kafka-protocol connections.",
                lambda server: server.received_bytes),
         Metric("tidelog_sent_bytes", COUNTER, "Bytes sent by Kafka-protocol connections.",

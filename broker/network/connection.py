@@ -145,7 +145,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def _make_outbound(self, sock: socket.socket) -> Outbound:
         server = self._server
         return Outbound(
-            server.loop, sock.fileno(), server.io_pool, server.send_counters, self._drained, self._lost
+            server.loop, sock.fileno(), server.cold_reads, server.send_counters, self._drained, self._lost
         )  # fmt: skip
 
     def _take_waiting_buffer(self) -> None:

@@ -10,7 +10,7 @@ The duplicate exists because the transport owns the original: the loop's writer 
 own. It is closed in `close()`; as long as it is open, the peer sees no end of stream.
 
 Pages that are not in memory would make `sendfile` wait for the disk, and with it every connection: before a slice is
-sent, the page cache is asked, and pages that are missing are read by the I/O pool first.
+sent, the page cache is asked, and pages that are missing are read first, by threads (`cold_reads.py`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ import os
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ...storage.io.platform import LINUX, sendfile
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from ...storage.io.filesystem import File
+    from .cold_reads import Done
 
 T = TypeVar("T")
 
@@ -62,6 +61,12 @@ class FileSlice:
 Part = bytes | FileSlice
 
 
+class ReadsCold(Protocol):
+    """The part of `ColdReads` that is used here."""
+
+    def read(self, file: File, position: int, count: int, done: Done) -> None: ...
+
+
 class SendCounters:
     """Bytes sent, by path; all connections of a daemon share one. Loop thread."""
 
@@ -82,10 +87,10 @@ class Outbound:
 
     __slots__ = (
         "_closed",
+        "_cold_reads",
         "_loop",
         "_on_drained",
         "_on_error",
-        "_pool",
         "_prefetching",
         "_progress",
         "_sock",
@@ -101,7 +106,7 @@ class Outbound:
         self,
         loop: asyncio.AbstractEventLoop,
         fd: int,
-        pool: Executor,
+        cold_reads: ReadsCold,
         counters: SendCounters,
         on_drained: Callable[[], None],
         on_error: Callable[[OSError], None],
@@ -115,7 +120,7 @@ class Outbound:
         self.descriptor = -1
         self.send: Callable[..., int] = self._first_send
         self._progress = 0
-        self._pool = pool
+        self._cold_reads = cold_reads
         self.counters = counters
         self._on_drained = on_drained
         self._on_error = on_error
@@ -281,7 +286,7 @@ class Outbound:
         self._disarm()
 
     def _ask_page_cache(self, part: FileSlice) -> int:
-        """Bytes from the slice's start that can be sent now; 0: pages are missing, the pool was sent for them."""
+        """Bytes from the slice's start that can be sent now; 0: pages are missing, and are being read."""
         count = min(part.count, PREFETCH_BYTES)
         if part.file.is_cached(part.position, count):
             part.warm_until = part.position + count
@@ -289,14 +294,11 @@ class Outbound:
         self.counters.cold_waits += 1
         self._prefetching = True
         self._disarm()
-        part.file.retain()  # the slice may be dropped with its connection while the pool reads
-        future = self._loop.run_in_executor(self._pool, _prefetch, part.file, part.position, count)
-        future.add_done_callback(self._prefetched)
+        self._cold_reads.read(part.file, part.position, count, self._prefetched)
         return 0
 
-    def _prefetched(self, future: asyncio.Future[None]) -> None:
+    def _prefetched(self, count: int, error: BaseException | None) -> None:
         self._prefetching = False
-        error = future.exception()
         if self._closed:
             return
         if isinstance(error, OSError):
@@ -306,7 +308,7 @@ class Outbound:
             raise error
         part = self.queue[0]
         assert isinstance(part, FileSlice)
-        part.warm_until = part.position + min(part.count, PREFETCH_BYTES)
+        part.warm_until = part.position + count
         self._drain()
         if self.idle and not self._closed:
             self._on_drained()
@@ -349,11 +351,3 @@ async def received(answer: Awaitable[T]) -> T:
             if isinstance(parts, list):
                 release_parts(parts)
         raise
-
-
-def _prefetch(file: File, position: int, count: int) -> None:
-    """Pool thread: reads pages into the page cache and gives the caller's reference back."""
-    try:
-        file.prefetch(position, count)
-    finally:
-        file.release()

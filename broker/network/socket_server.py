@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ..runtime.garbage import malloc_trim
 from ..runtime.log_flood import FLOOD
 from .advertised_address import HINT, container_network, plain_host
+from .cold_reads import ColdReads
 from .connection import Connection
 from .descriptor_limit import Descriptors, open_limit
 from .fair_queue import FairQueue
@@ -97,6 +98,7 @@ class SocketServer:
         self.now = perf_counter_ns
         self.thread_now = thread_time_ns
         self.io_pool = io_pool
+        self.cold_reads = ColdReads(loop, config.fetch_cold_disk_percent)
         self.send_counters = SendCounters()
         self.received_bytes = 0
         self.heavy_bytes = 0
@@ -166,6 +168,7 @@ class SocketServer:
             config.queued_max_response_bytes, config.response_send_timeout_ms
         )  # fmt: skip
         self.sending.set_client_limit(config.queued_max_response_bytes_per_client)
+        self.cold_reads.percent = config.fetch_cold_disk_percent
         for security in self.securities.values():
             security.use(config)
         self.renew_certificates()
@@ -360,6 +363,7 @@ class SocketServer:
 
     async def close_all(self) -> None:
         """Closes every connection and waits until the loop has let go of them."""
+        self.cold_reads.close()
         for connection in list(self.connections):
             connection.close()
         while self.connections:  # noqa: ASYNC110 - a few turns of the loop, at shutdown only

@@ -22,10 +22,10 @@ from .outbound import BYTES_PER_TURN, FileSlice, Outbound, SendCounters
 
 if TYPE_CHECKING:
     import socket
-    from concurrent.futures import Executor
 
     from ..security.sasl.listener_security import ListenerSecurity
     from .connection import Dispatches
+    from .outbound import ReadsCold
     from .socket_server import Endpoint, SocketServer
 
 #: Bytes that are encrypted before the socket is asked to take any; also what one part gives at a time.
@@ -41,7 +41,7 @@ class TlsOutbound(Outbound):
         self,
         loop: asyncio.AbstractEventLoop,
         fd: int,
-        pool: Executor,
+        cold_reads: ReadsCold,
         counters: SendCounters,
         on_drained: Callable[[], None],
         on_error: Callable[[OSError], None],
@@ -50,7 +50,7 @@ class TlsOutbound(Outbound):
         scratch: memoryview,
     ) -> None:
         """`outgoing` is where `tls` writes; `scratch`, which others may use between calls, takes what files give."""
-        super().__init__(loop, fd, pool, counters, on_drained, on_error)
+        super().__init__(loop, fd, cold_reads, counters, on_drained, on_error)
         self._tls = tls
         self._outgoing = outgoing
         self._scratch = scratch[:ENCRYPTED_BYTES]
@@ -192,7 +192,7 @@ class TlsConnection(Connection):
     def _make_outbound(self, sock: socket.socket) -> TlsOutbound:
         server = self._server
         return TlsOutbound(
-            server.loop, sock.fileno(), server.io_pool, server.send_counters, self._drained, self._lost,
+            server.loop, sock.fileno(), server.cold_reads, server.send_counters, self._drained, self._lost,
             self._tls, self._outgoing, self._ciphertext,
         )  # fmt: skip
 

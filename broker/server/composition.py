@@ -137,6 +137,8 @@ def make_services(
     cleaner = LogCleaner(settings.config, logs, basics.file_system, time)
     topics.on_deleted.append(cleaner.manager.forget_topic)
     logs.forget_cleaned = cleaner.manager.forget_checkpoint
+    counters = RequestCounters()
+    basics.socket_server.cold_reads.written = lambda: counters.produced_bytes
     return Services(
         loop=loop,
         time=time,
@@ -168,7 +170,7 @@ def make_services(
         users=Lazy(partial(_users, kept.credentials, store)),
         quotas=kept.quotas,
         socket_server=basics.socket_server,
-        counters=RequestCounters(),
+        counters=counters,
         listed_apis=basics.listed_apis,
         changes=Changes(loop),
         long_requests=BulkRequestLane(loop),

@@ -77,6 +77,12 @@ LIMIT_ROWS: tuple[Setting, ...] = (
             "are closed that have taken nothing for longest.",
     ),
     Setting(
+        "fetch.cold.disk.percent", type=INT, default=50, allowed=between(1, 100), group=Group.NETWORK, dynamic=True, own=True,
+        doc="Percentage of the time for which a disk may be kept busy by reads of records that are not in memory, as of "
+            "consumers that catch up, while producers write; the rest is left to appends, syncs and tail reads. When nobody "
+            "writes there is no bound. 100: those who catch up go first, with several reads at a time.",
+    ),
+    Setting(
         "request.receive.timeout.ms", type=LONG, default=30_000, allowed=between(1000, LONG_MAX), group=Group.NETWORK,
         dynamic=True, own=True,
         doc="Milliseconds that a request has from its first byte to its last, and one second more for each 16 KiB of it that "

@@ -67,6 +67,7 @@ ROOMS = {
     "queued.max.response.bytes": ("sending", "limit"),
     "queued.max.response.bytes.per.client": ("sending", "client_limit"),
     "response.send.timeout.ms": ("sending", "timeout_ms"),
+    "fetch.cold.disk.percent": ("cold_reads", "percent"),
     "max.connections.per.principal": ("_config", "max_connections_per_principal"),
 }
 BOUNDS_OF_MAKERS = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from tidelog.broker.network.cold_reads import ColdReads
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.fair_queue import FairQueue
 from tidelog.broker.network.outbound import SendCounters
@@ -87,6 +89,16 @@ class Loop:
         call()
 
 
+@contextmanager
+def cold_reads() -> Iterator[ColdReads]:
+    """Reads of pages by real threads, without pauses."""
+    made = ColdReads(asyncio.get_running_loop(), 100)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
 class Server:
     """Stand-in for a connection's server, with small buffers."""
 
@@ -97,6 +109,7 @@ class Server:
         self.others_ns = 0
         """Of that, what other threads and processes had: no time of the loop thread's."""
         self.io_pool = pool
+        self.cold_reads = ColdReads(self.loop, 100)  # type: ignore[arg-type]
         self.send_counters = SendCounters()
         self.received_bytes = self.heavy_bytes = 0
         self.aborted_connections = 0

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 from tidelog.broker.monitoring.requests import connection_metrics, request_metrics, waiting_metrics
+from tidelog.broker.network.cold_reads import ColdReads
 from tidelog.broker.network.outbound import SendCounters
 from tidelog.broker.network.socket_server import ListenerCounts
 from tidelog.broker.partitions.fetch_session import FetchSessions
@@ -60,6 +61,7 @@ def test_who_waits_is_told_by_api() -> None:
         listeners={"PLAINTEXT": ListenerCounts(3, 4, 1, 2500, 2)},
         refused_connections=0,
         aborted_connections=0,
+        cold_reads=ColdReads(None, 50),  # type: ignore[arg-type]
     )
     broker = SimpleNamespace(
         socket_server=server,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.connections import Loop, Server, Transport, frame
+from support.connections import Loop, Server, Transport, cold_reads, frame
 from support.patience import PATIENCE_S
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.outbound import FileSlice, Outbound, Part, SendCounters
@@ -73,7 +73,7 @@ async def test_bytes_and_slices_arrive_in_order(tmp_path: Path, warm: bool, cach
     counters = SendCounters()
     failures: list[OSError] = []
     drained = asyncio.Event()
-    with ThreadPoolExecutor(2) as pool:
+    with cold_reads() as pool:
         out = Outbound(asyncio.get_running_loop(), left.fileno(), pool, counters, drained.set, failures.append)
         parts: list[Part] = []
         expected = b""
@@ -172,7 +172,7 @@ async def test_close_gives_leases_back_and_lets_the_peer_see_the_end(tmp_path: P
     left, right = socket.socketpair()
     left.setblocking(False)
     right.setblocking(False)
-    with ThreadPoolExecutor(1) as pool:
+    with cold_reads() as pool:
         out = Outbound(asyncio.get_running_loop(), left.fileno(), pool, SendCounters(), lambda: None, lambda _: None)
         out.write_parts([b"head", FileSlice(file.retain(), 0, 8 << 20, True)])  # type: ignore[arg-type]
         assert file.leases == 1
@@ -191,7 +191,7 @@ async def test_a_peer_that_left_is_reported_once(tmp_path: Path) -> None:
     left.setblocking(False)
     right.close()
     failures: list[OSError] = []
-    with ThreadPoolExecutor(1) as pool:
+    with cold_reads() as pool:
         out = Outbound(asyncio.get_running_loop(), left.fileno(), pool, SendCounters(), lambda: None, failures.append)
         out.write(b"x")
         out.write_parts([b"y", b"z"])
@@ -206,7 +206,7 @@ async def test_a_file_that_ends_early_is_an_error_and_no_endless_loop(tmp_path: 
     left, right = socket.socketpair()
     left.setblocking(False)
     failures: list[OSError] = []
-    with ThreadPoolExecutor(1) as pool:
+    with cold_reads() as pool:
         out = Outbound(asyncio.get_running_loop(), left.fileno(), pool, SendCounters(), lambda: None, failures.append)
         out.write_parts([FileSlice(file.retain(), 0, 100, True)])  # type: ignore[arg-type]
     assert "missing" in str(failures[0])
@@ -228,7 +228,7 @@ async def test_what_the_kernel_holds_for_one_that_does_not_read_can_be_bounded()
         near.setblocking(False)
         counters = SendCounters()
         counters.unsent_bytes = unsent
-        with ThreadPoolExecutor(1) as pool:
+        with cold_reads() as pool:
             loop: Any = Loop()
             out = Outbound(loop, near.fileno(), pool, counters, lambda: None, lambda _: None)
             assert not out.write(bytes(1 << 20))

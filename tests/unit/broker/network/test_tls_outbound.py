@@ -7,12 +7,13 @@ import os
 import random
 import socket
 import ssl
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from support.connections import cold_reads
+from tidelog.broker.network.cold_reads import ColdReads
 from tidelog.broker.network.outbound import FileSlice, Part, SendCounters
 from tidelog.broker.network.tls_connection import ENCRYPTED_BYTES, TlsOutbound
 
@@ -52,7 +53,7 @@ class LeasedFile:
 class Rig:
     """An outbound side after its handshake, and the client that decrypts."""
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, pool: ColdReads) -> None:
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         SERVER.configure_cert(server)
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -104,7 +105,7 @@ async def test_bytes_and_slices_arrive_in_order(tmp_path: Path, warm: bool, cach
     path = tmp_path / "segment.log"
     path.write_bytes(content)
     file: Any = LeasedFile(path, cached)
-    with ThreadPoolExecutor(2) as pool:
+    with cold_reads() as pool:
         rig = Rig(pool)
         parts: list[Part] = []
         expected = b""
@@ -135,7 +136,7 @@ async def test_what_is_not_read_is_not_encrypted(tmp_path: Path) -> None:
     path = tmp_path / "segment.log"
     path.write_bytes(bytes(8 << 20))
     file: Any = LeasedFile(path, cached=True)
-    with ThreadPoolExecutor(1) as pool:
+    with cold_reads() as pool:
         rig = Rig(pool)
         assert not rig.out.write_parts([FileSlice(file.retain(), 0, 8 << 20, warm=True)])
         assert rig.outgoing.pending == 0
@@ -148,7 +149,7 @@ async def test_what_is_not_read_is_not_encrypted(tmp_path: Path) -> None:
 
 
 async def test_bytes_behind_bytes_keep_their_order() -> None:
-    with ThreadPoolExecutor(1) as pool:
+    with cold_reads() as pool:
         rig = Rig(pool)
         pieces = [bytes([number]) * 200_000 for number in range(5)]
         done = [rig.out.write(piece) for piece in pieces]
@@ -165,7 +166,7 @@ async def test_a_file_that_is_too_short_is_a_failure(tmp_path: Path) -> None:
     path = tmp_path / "segment.log"
     path.write_bytes(b"x" * 10)
     file: Any = LeasedFile(path, cached=True)
-    with ThreadPoolExecutor(1) as pool:
+    with cold_reads() as pool:
         rig = Rig(pool)
         rig.out.write_parts([FileSlice(file.retain(), 0, 20, warm=True)])
         assert "are missing at the end of a segment file" in str(rig.failures[0])
