@@ -21,8 +21,11 @@ from .support.arguments import ArgumentParser
 #: Modules of this package, in the order of `--help`. Only the one that is asked for is imported: `serve` has a budget.
 COMMANDS = (
     "serve", "doctor", "topics", "groups", "produce", "consume", "configs", "users", "acls", "transactions", "why", "clean",
-    "log", "settings", "pipeline", "service", "completion",
+    "log", "backup", "restore", "settings", "pipeline", "service", "completion",
 )  # fmt: skip
+
+#: Commands whose modules lie elsewhere: beside the other tools for what a daemon leaves.
+_PLACES = {"backup": "log.backup", "restore": "log.backup.restore"}
 
 
 class _Version(argparse.Action):
@@ -43,7 +46,7 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
-        import_module(f".{name}", __package__).add_parser(commands)
+        import_module(f".{_PLACES.get(name, name)}", __package__).add_parser(commands)
     return parser
 
 

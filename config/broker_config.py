@@ -109,6 +109,12 @@ class BrokerConfig:
     replica_alter_log_dirs_io_max_bytes_per_second: int
     tidelog_log_scrub_bytes_per_second: int
     background_threads: int
+    # Backup
+    backup_url: str
+    backup_interval_ms: int
+    backup_retention_ms: int
+    backup_max_bytes_per_second: int
+    backup_secrets: str
     # Fetching
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from .listener_settings import PREFIX, listener_row
 from .setting import STRING, Allowed, Setting, Status
+from .table.backup import BACKUP_ROWS
 from .table.broker import BROKER_ROWS
 from .table.groups import GROUP_ROWS, TRANSACTION_ROWS
 from .table.ignored import FAMILIES, IGNORED_ROWS
@@ -55,7 +56,8 @@ TOPIC_SETTINGS: dict[str, Setting] = {row.name: row for row in TOPIC_ROWS}
 _DERIVED = tuple(_broker_row(row) for row in TOPIC_ROWS if row.synonyms)
 
 _ROWS = (
-    BROKER_ROWS, LIMIT_ROWS, GROUP_ROWS, SHARE_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, SECURITY_ROWS,
+    BROKER_ROWS, LIMIT_ROWS, GROUP_ROWS, SHARE_ROWS, OPERATION_ROWS, BACKUP_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS,
+    SECURITY_ROWS,
     ACCESS_ROWS, HTTP_ROWS, _DERIVED,
     IGNORED_ROWS,
 )  # fmt: skip

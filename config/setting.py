@@ -81,6 +81,7 @@ class Group(StrEnum):
     NODE = "Node and directories"
     TOPICS = "Topics"
     UPKEEP = "Logs' upkeep"
+    BACKUP = "Backup"
     FETCHING = "Fetching"
     GROUPS = "Groups and producers"
     CONSUMER_GROUPS = "Consumer groups"

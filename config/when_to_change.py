@@ -79,6 +79,12 @@ WHEN: tuple[tuple[str, str], ...] = (
      "checksums and scrubs itself."),
     ("num.replica.alter.log.dirs.threads", "Many partitions are moved between disks at once."),
     ("replica.alter.log.dirs.io.max.bytes.per.second", "A move between disks slows clients down."),
+    # Backup
+    ("backup.url", "The machine may be lost, and what is on it must not be."),
+    ("backup.interval.ms", "Each cut costs too many requests (longer), or a second is too much to lose (shorter)."),
+    ("backup.retention.ms", "You want to go back further, or deleted data has to be gone from the backup sooner."),
+    ("backup.max.bytes.per.second", "The backup takes the line from clients."),
+    ("backup.secrets", "Whoever reads the store must not get at salted passwords."),
     # Cleaning
     ("log.cleaner.enable", "Never, but to look at a log before it is cleaned."),
     ("log.cleaner.threads", "The cleaner has fallen behind and there are cores to spare."),

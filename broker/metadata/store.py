@@ -28,8 +28,8 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -184,7 +184,7 @@ class MetadataStore:
         self.changes = 0
         """Number of writes requested since the start."""
         # Writes that no commit has taken yet, with the futures that wait for it.
-        self._queue: list[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = []
+        self._queue: list[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]] | Future[bytes | None]] = []
 
     def open(self) -> list[TopicRecord]:
         """Read all stored topics; none without a file. The directory's lock must be held.
@@ -327,6 +327,19 @@ class MetadataStore:
 
         return self._write(write)
 
+    def copy(self) -> Future[bytes | None]:
+        """A copy of the database, as a file's content, with every write requested so far and none requested later; None: no file.
+
+        Made on the metadata thread. The future is another thread's to wait for; it fails as writes do.
+        """
+        future: Future[bytes | None] = Future()
+        with self._lock:
+            self._queue.append(future)
+            first = len(self._queue) == 1
+        if first:
+            self._thread.submit(self._commit_queued)
+        return future
+
     # -- inside
 
     def _execute(self, statement: str, *arguments: object) -> asyncio.Future[None]:
@@ -346,9 +359,23 @@ class MetadataStore:
         return future
 
     def _commit_queued(self) -> None:
-        """Write everything queued in one transaction. Metadata thread."""
+        """Write everything queued: in one transaction, or in one before each copy that is asked for. Metadata thread."""
         with self._lock:
-            batch, self._queue = self._queue, []
+            queue, self._queue = self._queue, []
+        batch: list[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = []
+        for entry in queue:
+            if isinstance(entry, Future):
+                self._commit(batch)
+                batch = []
+                self._make_copy(entry)
+            else:
+                batch.append(entry)
+        self._commit(batch)
+
+    def _commit(self, batch: Sequence[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]]) -> None:
+        """Write these in one transaction."""
+        if not batch:
+            return
         results: list[Any] = []
         failure: Exception | None = None
         try:
@@ -360,6 +387,25 @@ class MetadataStore:
             failure.__cause__ = error
         loop = batch[0][1].get_loop()
         loop.call_soon_threadsafe(_settle, [future for _, future in batch], results, failure)
+
+    def _make_copy(self, future: Future[bytes | None]) -> None:
+        """Body of `copy`, on the metadata thread."""
+        import sqlite3
+
+        try:
+            if self._database is None and not os.path.exists(self.path):
+                future.set_result(None)
+                return
+            copy = sqlite3.connect(":memory:")
+            try:
+                self._connect().backup(copy)
+                future.set_result(copy.serialize())
+            finally:
+                copy.close()
+        except Exception as error:
+            failure = KafkaStorageError(f"{self.path}: can't be read: {error}")
+            failure.__cause__ = error
+            future.set_exception(failure)
 
     def _connect(self) -> sqlite3.Connection:
         """The open database, created with its tables if missing. Metadata thread."""

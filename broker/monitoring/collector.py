@@ -31,6 +31,7 @@ from ..runtime.metric_family import (
     families_of,
     families_of_each,
 )
+from .backup import backup_metrics
 from .cleaner import cleaner_families, cleaner_metrics, dirt_metrics, last_pass_metrics, pass_metrics
 from .daemon import build_metrics, health_metrics, state_metrics, task_metrics, thread_metrics
 from .groups import GroupFacts, GroupLag, group_facts, group_metrics
@@ -151,6 +152,8 @@ class BrokerCollector:
             yield from self._logs.families(services, logs, shown)
             places = {(log.topic, log.partition) for log in shown} if services.config.metrics_per_topic else None
             yield from families_of_each(scrub_metrics(), scrubbed(services.scrubber.statuses()))
+            backups = [] if services.backup is None else [((), services.backup.status())]
+            yield from families_of_each(backup_metrics(), backups)
             yield from cleaner_families(services.cleaner, services.time.milliseconds(), places)
 
     def collect(self) -> Iterator[Any]:
@@ -183,6 +186,7 @@ def every_metric() -> list[Metric[Any] | Histogram[Any]]:
         sum_metrics, deletion_metrics, space_metrics, pace_metrics, move_metrics, omission_metrics,
         offset_metrics, partition_metrics, retention_metrics, ledger_metrics,
         scrub_metrics,
+        backup_metrics,
         cleaner_metrics, dirt_metrics, pass_metrics, last_pass_metrics,
     )  # fmt: skip
     return [metric for table in tables for metric in table()]

@@ -17,6 +17,8 @@ partition that can't be cleaned helps nobody. Probes that restart or route ask t
     failed_coordinator      a partition of groups, transactions or share groups' state cannot be loaded: nobody is served from it
     damaged_log             records that were durable were damaged and left out: see the `.damaged` files, until they are deleted
     damaged_file            the scrubber has found a file that is not what was written: it is there until it is mended or gone
+    backup_behind           what was acknowledged longer ago than `BACKUP_GRACE_MS` is not in the backup yet, and why
+    backup_stopped          this daemon backs up no more until its next start: another one writes there, or others' data is there
     loop_stuck              the event loop has not turned for a minute
 
 `/health` also has notes, of what somebody should know and is no fault: a listener without authentication that others may
@@ -33,15 +35,18 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...backup.cut.status import STOPPED
 from ..cleaning.scrub_facts import KINDS, ScrubFacts, damage_text, kind_of
 from ..security.open_listeners import open_listeners
 
 if TYPE_CHECKING:
+    from ...backup.cut.status import BackupStatus
     from ...storage.log.unified_log import UnifiedLog
     from ..requests.services import Services
     from .node_state import NodeState
 
 FLUSH_GRACE_MS = 10_000
+BACKUP_GRACE_MS = 60_000
 STUCK_S = 60.0
 MOST_PROBLEMS = 100
 """In one answer; a disk that fails takes thousands of partitions with it."""
@@ -55,6 +60,8 @@ DEGRADED = (
     "failed_coordinator",
     "damaged_log",
     "damaged_file",
+    "backup_behind",
+    "backup_stopped",
     "loop_stuck",
 )
 """The reasons that a daemon which serves may have."""
@@ -96,6 +103,22 @@ def _unloaded(services: Services) -> dict[str, str]:
         **({} if transactions is None else transactions.unloaded),
         **({} if shares is None else shares.coordinator.unloaded),
     }
+
+
+def _backup_problems(status: BackupStatus) -> Iterator[Problem]:
+    """What is wrong with the backup: it has stopped, it is late, partitions hold back."""
+    if status.state == STOPPED:
+        yield Problem("backup_stopped", status.store, status.reason)
+        return
+    if status.lag_ms > BACKUP_GRACE_MS + status.interval_ms:
+        why = f": {status.reason}" if status.reason else ""
+        yield Problem(
+            "backup_behind", status.store, f"nothing of the last {status.lag_ms / 1000:.0f} s is in the backup{why}"
+        )
+    elif status.lag_ms < 0 and status.reason:
+        yield Problem("backup_behind", status.store, f"no cut was made since the start: {status.reason}")
+    for topic, partition, reason, _ in status.progress.held:
+        yield Problem("backup_behind", f"{topic}-{partition}", f"the backup has an older state of it: {reason}")
 
 
 def _damaged_files(services: Services) -> Iterator[Problem]:
@@ -212,6 +235,8 @@ class Health:
                     f"{len(log.holes)} holes, the first at offsets {hole.first_offset} to {hole.last_offset}: it was "
                     f"damaged, and is kept in {log.directory}/{hole.name}; delete that when it is settled",
                 )  # fmt: skip
+        if services.backup is not None:
+            yield from _backup_problems(services.backup.status())
         yield from _damaged_files(services)
 
     def _loop_silence_s(self) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ...backup.cut.service import BackupService
     from ...config.broker_config import BrokerConfig
     from ...protocol.messages.api_versions import ApiVersion
     from ...storage.clock import Time
@@ -56,6 +57,7 @@ class Services:
         settings: the configuration, and what changes it while the node runs.
         fetch_max_bytes: of one answer to a fetch.
         http_port: that http.listener is bound to; 0 without one.
+        backup: None without backup.url.
         authorizer: None without access control.
         listed_apis: what ApiVersions tells.
         long_requests, long_changes: requests with very many names that only look, and those that change something.
@@ -85,6 +87,7 @@ class Services:
     purgatory: FetchPurgatory
     cleaner: LogCleaner
     scrubber: LogScrubber
+    backup: BackupService | None
     mover: Lazy[LogMover]
 
     groups: GroupCoordinator

@@ -42,6 +42,7 @@ from ..runtime.lazy import Lazy
 from ..runtime.threads import lower_priority
 
 if TYPE_CHECKING:
+    from ...backup.cut.service import BackupService
     from ...config.broker_config import BrokerConfig
     from ...config.listener import Listener
     from ...protocol.messages.api_versions import ApiVersion
@@ -161,6 +162,7 @@ def make_services(
         purgatory=purgatory,
         cleaner=cleaner,
         scrubber=LogScrubber(settings.config, logs, basics.file_system, time, basics.scheduler),
+        backup=_backup(settings.config, logs, store, time, loop),
         mover=Lazy(partial(_mover, settings, logs, partitions, cleaner, time, loop)),
         groups=groups,
         transactions=Lazy(partial(_transactions, parts, groups, kept.features, producer_ids)),
@@ -176,6 +178,17 @@ def make_services(
         long_requests=BulkRequestLane(loop),
         long_changes=BulkRequestLane(loop),
     )
+
+
+def _backup(
+    config: BrokerConfig, logs: LogManager, store: MetadataStore, time: Time, loop: AbstractEventLoop
+) -> BackupService | None:
+    """None without backup.url: who has no backup pays nothing."""
+    if not config.backup_url:
+        return None
+    from .backup import make_backup
+
+    return make_backup(config, logs, store, time, loop)
 
 
 def _mover(

@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...backup.restore.marker import refuse_unfinished
 from ...config.log_config import log_config
 from ...storage.clock import SystemTime, Time
 from ...storage.deletion_policy import check_policies
@@ -67,6 +68,8 @@ log = logging.getLogger(__name__)
 IO_THREADS = 8
 #: Time that a clean stop waits for answers that are on their way.
 STOP_GRACE_S = 1.0
+#: Time that the last cut of a clean stop may take.
+BACKUP_STOP_S = 10.0
 
 
 class Node:
@@ -151,6 +154,8 @@ class Node:
         services.logs.start()
         await loop.run_in_executor(io_pool, services.cleaner.start)
         services.scrubber.start()
+        if services.backup is not None:
+            services.backup.start()
         loop.run_in_executor(io_pool, prefer_latency, threading.get_native_id())
         if services.logs.interrupted_moves:
             services.mover.get().resume()
@@ -186,6 +191,7 @@ class Node:
         """Locks the directories, and makes all parts of what they keep besides logs."""
         basics = self._basics
         run = partial(basics.loop.run_in_executor, basics.io_pool)
+        await run(refuse_unfinished, basics.file_system, basics.config.log_dirs)
         logs = LogManager(basics.config, basics.file_system, basics.time, basics.scheduler)
         await run(logs.open)
         self._logs = logs
@@ -303,6 +309,9 @@ class Node:
         await run(services.conversions.close)
         await run(services.long_requests.close)
         await run(services.long_changes.close)
+        if services.backup is not None:
+            # What was acknowledged is in the logs; a writer that still appends does so for nobody.
+            await run(services.backup.stop, BACKUP_STOP_S)
         services.partitions.close()
         await run(services.partitions.join_writers)
         await services.topics.stop()

@@ -19,6 +19,7 @@ class FakeNode(SimpleNamespace):
     transactions: Any = Lazy(lambda: None)
     share: Any = Lazy(lambda: None)
     scrubber: Any = SimpleNamespace(statuses=tuple)
+    backup: Any = None
 
     @property
     def services(self) -> Any:

@@ -1,0 +1,366 @@
+"""Restores a cut into empty directories.
+
+    1  marker and lock in each directory; a restore that was broken off goes on, with the same cut
+    2  partitions, some at a time: each file under a temporary name, its sum checked on the way, synced, renamed
+    3  metadata, identity, checkpoints: recovery begins at the end of each log
+    4  all logs are loaded once by the code that recovers logs, which rebuilds offset and time indexes, replays producers and cuts
+       what stands behind the cut's end; they are closed cleanly
+    5  ends and starts are held against the cut; the marker goes
+
+Only after 5 does a daemon take the directories.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from ...storage.clock import SystemTime, Time
+from ...storage.exceptions import StorageError
+from ...storage.io.checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    format_lines,
+    format_offsets,
+)
+from ...storage.ledger.ledger import LEDGER_FILE
+from ...storage.log.leader_epoch import LEADER_EPOCH_CHECKPOINT
+from ...storage.log.partition_metadata import write_partition_metadata
+from ...storage.manager.data_directory import LOCK_FILE
+from ...storage.manager.log_manager import LogManager
+from ...storage.manager.meta_properties import META_PROPERTIES_FILE, MetaProperties, write_meta_properties
+from ...storage.scheduler import ThreadPoolScheduler
+from ...storage.segment.names import LOG_SUFFIX, file_name, partition_directory_name
+from ..formats.entries import Cut, Partition, Segment
+from ..formats.keys import METADATA, sum_of
+from ..formats.sealed import DamagedBackupError
+from ..store.errors import NotThere
+from .fetching import Fetcher
+from .marker import RESTORE_MARKER, Marker, read_marker, write_marker
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ...config.log_config import LogConfig
+    from ...storage.io.filesystem import FileSystem
+    from ..store.interface import ObjectStore
+
+THREADS = 8
+METADATA_FILE = "metadata.db"
+_STAGE = ".restoring"
+_MARGIN = 1.02
+"""Room that is asked for before anything is written: logs, and some for indexes."""
+
+
+class RestoreError(StorageError):
+    """A restore was refused or broken off; the sentence says what to do."""
+
+
+class Sizes(NamedTuple):
+    """Counts of a restore, or of a check."""
+
+    partitions: int
+    bytes: int
+    held: tuple[Partition, ...]
+
+
+class Bar(NamedTuple):
+    """Reports progress: bytes to come, bytes done."""
+
+    total: Callable[[int], object] = lambda _bytes: None
+    done: Callable[[int], object] = lambda _bytes: None
+
+
+class Restore:
+    """One restore of one cut. Blocks; one thread, which starts others."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        cut: Cut,
+        directories: Sequence[str],
+        file_system: FileSystem,
+        config: BrokerConfig,
+        *,
+        config_of: Callable[[str], LogConfig] | None = None,
+        time: Time | None = None,
+        bar: Bar | None = None,
+    ) -> None:
+        """`directories` are log.dirs of `config`. `config_of(topic)`: its settings, for the load; default: the broker's."""
+        self._store = store
+        self._cut = cut
+        self._directories = [directory.rstrip("/") or "/" for directory in directories]
+        self._fs = file_system
+        self._config = config
+        self._config_of = config_of
+        self._time = time or SystemTime()
+        self._bar = bar or Bar()
+        self._fetcher = Fetcher(store)
+        self._marker = Marker(store.name, cut.header.number, cut.header.session, tuple(self._directories))
+
+    def run(self) -> Sizes:
+        """Restore. RestoreError: nothing was begun, or it says how to go on; StoreError, DamagedBackupError, OSError: the
+        same restore goes on."""
+        homes = self._homes()
+        self._prepare(homes)
+        self._bar.total(self._cut.size)
+        locks = [self._fs.lock(f"{directory}/{LOCK_FILE}") for directory in self._directories]
+        try:
+            self._partitions(homes)
+            self._metadata()
+            self._root_files(homes)
+        finally:
+            for lock in locks:
+                lock.release()
+        self._load()
+        for directory in self._directories:
+            self._fs.unlink(f"{directory}/{RESTORE_MARKER}")
+            self._fs.sync_directory(directory)
+        return Sizes(len(homes), self._cut.size, tuple(self._cut.held))
+
+    # --- 1 ---
+
+    def _homes(self) -> dict[tuple[str, int], str]:
+        """Which directory each partition goes to: the emptiest, the largest partitions first. The same each time."""
+        filled = dict.fromkeys(self._directories, 0)
+        homes = {}
+        there = (entry for entry in self._cut.partitions.values() if entry.segments)
+        for entry in sorted(there, key=lambda entry: (-entry.size, entry.key)):
+            home = min(self._directories, key=filled.__getitem__)
+            homes[entry.key] = home
+            filled[home] += entry.size
+        return homes
+
+    def _prepare(self, homes: dict[tuple[str, int], str]) -> None:
+        is_going_on = True
+        for directory in self._directories:
+            marker = read_marker(self._fs, directory) if self._fs.exists(directory) else None
+            if marker is not None and marker != self._marker:
+                raise RestoreError(
+                    f"{directory}: a restore of cut {marker.cut} of {marker.store} has not come to its end there: go on with "
+                    "that one (--from, --cut and the same directories), or empty the directory"
+                )
+            if marker is None:
+                is_going_on = False
+                if self._fs.exists(directory) and self._fs.list_directory(directory):
+                    raise RestoreError(f"{directory} is not empty: restore into a new directory")
+        if not is_going_on:
+            self._check_room(homes)
+        for directory in self._directories:
+            self._fs.make_directory(directory)
+            write_marker(self._fs, directory, self._marker)
+
+    def _check_room(self, homes: dict[tuple[str, int], str]) -> None:
+        for directory in self._directories:
+            wanted = int(
+                _MARGIN * sum(self._cut.partitions[key].size for key, home in homes.items() if home == directory)
+            )
+            parent = directory
+            while not self._fs.exists(parent):
+                parent = os.path.dirname(parent) or "."
+            free = self._fs.free_bytes(parent)
+            if free < wanted:
+                raise RestoreError(f"{directory}: {wanted} bytes are to be written, and its disk has {free} free")
+
+    # --- 2 ---
+
+    def _partitions(self, homes: dict[tuple[str, int], str]) -> None:
+        for key, home in homes.items():
+            self._fs.make_directory(f"{home}/{partition_directory_name(*key)}")
+        with ThreadPoolExecutor(THREADS, "restore") as pool:
+            jobs = [pool.submit(job) for job in self._jobs(homes)]
+            _finish(jobs, pool)
+        for directory in self._directories:
+            self._fs.sync_directory(directory)
+
+    def _jobs(self, homes: dict[tuple[str, int], str]) -> Iterator[Callable[[], None]]:
+        """A job for each segment; small files go with the last one."""
+        for key, home in homes.items():
+            entry = self._cut.partitions[key]
+            path = f"{home}/{partition_directory_name(*key)}"
+            for segment in entry.segments:
+                yield lambda entry=entry, segment=segment, path=path: self._segment(entry, segment, path)  # type: ignore[misc]
+            yield lambda entry=entry, path=path: self._small_files(entry, path)  # type: ignore[misc]
+
+    def _segment(self, entry: Partition, segment: Segment, path: str) -> None:
+        """Write a segment's log and companions. The log comes last: its name says that the others are there."""
+        target = f"{path}/{file_name(segment.base_offset, LOG_SUFFIX)}"
+        if self._fs.exists(target):
+            if self._fs.stat(target).size == segment.size:
+                self._bar.done(segment.size)
+                return
+            self._fs.unlink(target)
+        for packed in segment.files:
+            data = b"".join(self._fetcher.extent(packed.extent))
+            self._fs.write_atomically(f"{path}/{file_name(segment.base_offset, packed.name)}", data)
+        blocks: Iterable[bytes]
+        if segment.object_sum:
+            blocks = self._fetcher.whole(entry, segment, _uuid(entry))
+        else:
+            blocks = (block for extent in segment.extents for block in self._fetcher.extent(extent))
+        stage = target + _STAGE
+        self._fs.unlink(stage, missing_ok=True)
+        file = self._fs.open(stage, create=True)
+        companions = bytearray()
+        try:
+            left = segment.size
+            for block in blocks:
+                log = block[:left]
+                if log:
+                    file.append(log)
+                    left -= len(log)
+                    self._bar.done(len(log))
+                companions += block[len(log) :]
+            file.sync()
+        finally:
+            file.close()
+        position = 0
+        for suffix, length in segment.companions:
+            data = bytes(companions[position : position + length])
+            self._fs.write_atomically(f"{path}/{file_name(segment.base_offset, suffix)}", data)
+            position += length
+        self._fs.rename(stage, target)
+        self._fs.sync_directory(path)
+
+    def _small_files(self, entry: Partition, path: str) -> None:
+        topic_id = _uuid(entry)
+        if topic_id is not None:
+            write_partition_metadata(self._fs, path, topic_id)
+        lines = [f"{epoch} {start}" for epoch, start in entry.epochs]
+        self._fs.write_atomically(f"{path}/{LEADER_EPOCH_CHECKPOINT}", format_lines(lines))
+        if entry.ledger:
+            self._fs.write_atomically(f"{path}/{LEDGER_FILE}", entry.ledger.encode())
+        for file in entry.files:
+            self._fs.write_atomically(f"{path}/{file.name}", b"".join(self._fetcher.extent(file.extent)))
+
+    # --- 3 ---
+
+    def _metadata(self) -> None:
+        if not self._cut.header.metadata:
+            return
+        path = f"{self._directories[0]}/{METADATA_FILE}"
+        # Passwords' hashes are in it.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        data = read_metadata(self._store, self._cut)
+        for suffix in ("-wal", "-shm"):
+            self._fs.unlink(path + suffix, missing_ok=True)
+        self._fs.write_atomically(path, data)
+        os.chmod(path, 0o600)
+
+    def _root_files(self, homes: dict[tuple[str, int], str]) -> None:
+        header = self._cut.header
+        for directory in self._directories:
+            if not self._fs.exists(f"{directory}/{META_PROPERTIES_FILE}"):
+                new_id = UUID(int=random.SystemRandom().getrandbits(128), version=4)
+                write_meta_properties(self._fs, directory, MetaProperties(header.cluster_id, header.node_id, new_id))
+            entries = [self._cut.partitions[key] for key, home in homes.items() if home == directory]
+            for name, offsets in (
+                (RECOVERY_POINT_CHECKPOINT, {entry.key: entry.end for entry in entries}),
+                (REPLICATION_OFFSET_CHECKPOINT, {entry.key: entry.end for entry in entries}),
+                (
+                    LOG_START_OFFSET_CHECKPOINT,
+                    {entry.key: entry.start for entry in entries if entry.start > entry.segments[0].base_offset},
+                ),
+                (CLEANER_OFFSET_CHECKPOINT, {entry.key: entry.cleaned for entry in entries if entry.cleaned >= 0}),
+            ):
+                self._fs.write_atomically(f"{directory}/{name}", format_offsets(offsets))
+
+    # --- 4, 5 ---
+
+    def _load(self) -> None:
+        """Have all logs recovered, and closed cleanly; hold what came of it against the cut."""
+        scheduler = ThreadPoolScheduler(max(2, len(self._directories)), time=self._time)
+        manager = LogManager(self._config, self._fs, self._time, scheduler)
+        try:
+            manager.load(self._config_of)
+            try:
+                self._check(manager)
+                for log in manager.logs():
+                    log.local.open_ledger(count=True)
+            finally:
+                manager.shutdown()
+        finally:
+            scheduler.shutdown()
+
+    def _check(self, manager: LogManager) -> None:
+        for entry in self._cut.partitions.values():
+            if not entry.segments:
+                continue
+            log = manager.get(entry.topic, entry.partition)
+            if log is None:
+                raise RestoreError(f"{entry.topic}-{entry.partition} was written, and is not there")
+            if (log.log_start_offset, log.log_end_offset) != (entry.start, entry.end):
+                raise RestoreError(
+                    f"{entry.topic}-{entry.partition} has the offsets {log.log_start_offset} to {log.log_end_offset} after its "
+                    f"restore, and the cut {entry.start} to {entry.end}: the directory is not to be used"
+                )
+
+
+def read_metadata(store: ObjectStore, cut: Cut) -> bytes:
+    """The metadata database of a cut, as a file's content; empty if there was none. StoreError, DamagedBackupError."""
+    digest = cut.header.metadata
+    if not digest:
+        return b""
+    key = f"{METADATA}{digest}"
+    try:
+        packed = store.read(key)
+    except NotThere as error:
+        raise DamagedBackupError(f"{key} is missing: {error}") from None
+    if sum_of(packed) != digest:
+        raise DamagedBackupError(f"{key} is damaged: its bytes do not fit the sum in its name")
+    return zlib.decompress(packed)
+
+
+def verify_cut(store: ObjectStore, cut: Cut, bar: Bar | None = None) -> Sizes:
+    """Read all that a restore of the cut would read, and check every sum; write nothing. StoreError, DamagedBackupError."""
+    bar, fetcher = bar or Bar(), Fetcher(store)
+    bar.total(cut.size)
+    read_metadata(store, cut)
+
+    def check(entry: Partition, segment: Segment) -> None:
+        left = segment.size
+        if segment.object_sum:
+            for block in fetcher.whole(entry, segment, _uuid(entry)):
+                bar.done(min(left, len(block)))
+                left -= min(left, len(block))
+            return
+        for extent in (*segment.extents, *(file.extent for file in segment.files)):
+            for block in fetcher.extent(extent):
+                bar.done(min(left, len(block)))
+                left -= min(left, len(block))
+
+    def check_files(entry: Partition) -> None:
+        for file in entry.files:
+            for _ in fetcher.extent(file.extent):
+                pass
+
+    with ThreadPoolExecutor(THREADS, "verify") as pool:
+        jobs = [pool.submit(check, entry, one) for entry in cut.partitions.values() for one in entry.segments]
+        jobs += [pool.submit(check_files, entry) for entry in cut.partitions.values() if entry.files]
+        _finish(jobs, pool)
+    return Sizes(len(cut.partitions), cut.size, tuple(cut.held))
+
+
+def _finish(jobs: Sequence[Future[None]], pool: ThreadPoolExecutor) -> None:
+    """Wait for all; the first error ends the others and is raised."""
+    done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
+    for job in done:
+        if (error := job.exception()) is not None:
+            pool.shutdown(cancel_futures=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise RestoreError(
+                    f"the disk is full ({error.filename or 'restore'}): make room and give the same command again, which goes on "
+                    "where it was; a daemon does not start there before"
+                ) from error
+            raise error
+
+
+def _uuid(entry: Partition) -> UUID | None:
+    return UUID(hex=entry.topic_id) if entry.topic_id else None

@@ -1,0 +1,103 @@
+"""Deletes cuts that retention does not keep, and objects that no kept cut names.
+
+    1  list the cuts, decide which stay (times are the store's, so that no two clocks are compared)
+    2  mark: read those that stay, note every object that they name
+    3  delete the other manifests
+    4  delete unmarked objects that are older than the grace
+
+A crash after any step leaves cuts that are whole, and objects for the next sweep. A daemon goes on publishing meanwhile: what a
+new cut names is younger than the grace, or was named by the newest cut of step 1. A manifest that can't be read ends the sweep
+after step 1: nobody knows what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from ..formats.entries import Cut
+from ..formats.keys import (
+    BASES,
+    CUTS,
+    METADATA,
+    PACKS,
+    SEGMENTS,
+    cut_key,
+    cut_number,
+    segment_key,
+    segments_prefix,
+)
+from ..restore.catalog import Catalog
+from .retention import DAY_MS, kept_cuts
+
+if TYPE_CHECKING:
+    from ..store.interface import ObjectStore
+
+GRACE_MS = DAY_MS
+_BATCH = 500
+
+
+class Swept(NamedTuple):
+    """What a sweep has done."""
+
+    kept_cuts: int
+    deleted_cuts: int
+    deleted_objects: int
+    deleted_bytes: int
+
+
+def sweep(store: ObjectStore, retention_ms: int, *, grace_ms: int = GRACE_MS, is_rehearsal: bool = False) -> Swept:
+    """Sweep a store; with `is_rehearsal` only count. Blocks.
+
+    StoreError, DamagedBackupError, NewerFormatError: nothing, or not all, was deleted; another sweep goes on.
+    """
+    cuts = [
+        (number, stored.modified_ms) for stored in store.list(CUTS) if (number := cut_number(stored.key)) is not None
+    ]
+    if not cuts:
+        return Swept(0, 0, 0, 0)
+    now_ms = max(at_ms for _, at_ms in cuts)
+    kept = kept_cuts(cuts, now_ms, retention_ms)
+    catalog = Catalog(store)
+    marked: set[str] = set()
+    for number in sorted(kept):
+        marked.update(named(catalog.cut(number)))
+    doomed = [cut_key(number) for number, _ in cuts if number not in kept]
+    size = 0
+    if not is_rehearsal:
+        _delete(store, doomed)
+    garbage: list[str] = []
+    count = 0
+    for prefix in (BASES, PACKS, SEGMENTS, METADATA):
+        for stored in store.list(prefix):
+            if stored.key in marked or now_ms - stored.modified_ms <= grace_ms:
+                continue
+            garbage.append(stored.key)
+            count, size = count + 1, size + stored.size
+            if len(garbage) == _BATCH and not is_rehearsal:
+                _delete(store, garbage)
+                garbage = []
+    if not is_rehearsal:
+        _delete(store, garbage)
+    return Swept(len(kept), len(doomed), count, size)
+
+
+def named(cut: Cut) -> Iterator[str]:
+    """Keys of all objects that a restore of the cut reads."""
+    yield f"{BASES}{cut.header.base}"
+    if cut.header.metadata:
+        yield f"{METADATA}{cut.header.metadata}"
+    for entry in cut.partitions.values():
+        topic_id = UUID(hex=entry.topic_id) if entry.topic_id else None
+        prefix = segments_prefix(entry.topic, topic_id, entry.partition)
+        for segment in entry.segments:
+            if segment.object_sum:
+                yield segment_key(prefix, segment.base_offset, segment.object_sum)
+        for extent in entry.extents():
+            yield f"{PACKS}{extent.pack}"
+
+
+def _delete(store: ObjectStore, keys: list[str]) -> None:
+    for start in range(0, len(keys), _BATCH):
+        store.delete(keys[start : start + _BATCH])

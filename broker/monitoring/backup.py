@@ -1,0 +1,42 @@
+"""Metrics of the backup; none without backup.url. Any thread: published values."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ...backup.cut.status import RUNNING, STARTING, STOPPED, WAITING
+from ..runtime.metric_family import COUNTER, GAUGE, Metric, Table
+
+if TYPE_CHECKING:
+    from ...backup.cut.status import BackupStatus
+
+_STATES = (STARTING, RUNNING, WAITING, STOPPED)
+
+
+# fmt: off
+@cache
+def backup_metrics() -> Table[BackupStatus]:
+    """The daemon's own backup. What has not happened yet has no row."""
+    return (
+        Metric("tidelog_backup_lag_seconds", GAUGE,
+               "Age of the newest moment of which all is in the backup: what was acknowledged later is lost with the disk.",
+               lambda status: None if status.lag_ms < 0 else status.lag_ms / 1000),
+        Metric("tidelog_backup_state", GAUGE, "1 beside what the backup does: starting, running, waiting (for a store or a loop "
+               "that fails, and is tried again), or stopped (until the daemon is started again).",
+               lambda status: {state: int(state == status.state) for state in _STATES}, ("state",)),
+        Metric("tidelog_backup_cuts", COUNTER, "Cuts that were published since the start.", lambda status: status.progress.cuts),
+        Metric("tidelog_backup_voided_cuts", COUNTER,
+               "Cuts that were given up and taken again since segments went while they were made.",
+               lambda status: status.progress.voided),
+        Metric("tidelog_backup_objects", COUNTER, "Objects that were sent to the store.", lambda status: status.progress.objects),
+        Metric("tidelog_backup_sent_bytes", COUNTER, "Bytes of them.", lambda status: status.progress.bytes),
+        Metric("tidelog_backup_last_cut_number", GAUGE, "Number of the last cut; 0: none yet.",
+               lambda status: status.progress.number),
+        Metric("tidelog_backup_last_cut_timestamp_seconds", GAUGE, "When the last cut that was published was taken.",
+               lambda status: status.progress.taken_ms / 1000 if status.progress.taken_ms else None),
+        Metric("tidelog_backup_held_partitions", GAUGE,
+               "Partitions of which the last cut has an older state, since their files could not be read; /health names them.",
+               lambda status: len(status.progress.held)),
+    )
+# fmt: on

@@ -1,0 +1,36 @@
+"""`tidelog backup prune`: removes cuts that backup.retention.ms does not keep, and objects that no kept cut needs.
+
+A daemon does it once an hour. Objects stay a day longer than the last cut that needs them. `--dry-run` says what would go.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from .source import add_source, configured, opened
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(tools: Subparsers) -> None:
+    parser = tools.add_parser("prune", help="remove old cuts and what only they need", description=__doc__)
+    add_source(parser)
+    parser.add_argument("--dry-run", action="store_true", help="change nothing")
+    parser.set_defaults(run=run)
+
+
+def run(options: Any) -> int:
+    """Prints; 0."""
+    from ....backup.upkeep.sweep import sweep
+
+    retention_ms = configured(options).backup_retention_ms
+    with opened(options) as store:
+        swept = sweep(store, retention_ms, is_rehearsal=options.dry_run)
+    verb = "would remove" if options.dry_run else "removed"
+    print(
+        f"{verb} {swept.deleted_cuts:,} cuts and {swept.deleted_objects:,} objects with {swept.deleted_bytes:,} bytes; "
+        f"{swept.kept_cuts:,} cuts are kept"
+    )
+    return 0

@@ -1,0 +1,72 @@
+"""`tidelog restore --from URL DIR`: makes a data directory of a backup: all partitions as they were at one moment.
+
+DIR must not exist yet, or be empty; with several of them partitions are spread by size. A daemon starts there with `log.dirs`
+set to the same directories, and goes on: offsets, groups, transactions, producers, topics, settings, users and rules are those
+of the cut. Where a restore is broken off, a daemon refuses DIR, and the same command goes on. The old daemon must not come back
+beside the new one: the first to publish a cut stops the other's backup, not the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from .source import add_choice, add_source, chosen, configured, held_text, opened, time_text
+
+if TYPE_CHECKING:
+    from ....backup.formats.entries import Cut
+    from ....backup.restore.catalog import Catalog
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(commands: Subparsers) -> None:
+    parser = commands.add_parser("restore", help="make a data directory of a backup", description=__doc__)
+    parser.add_argument("directories", metavar="DIR", nargs="+", help="a new directory; several: the log.dirs to be")
+    add_source(parser)
+    add_choice(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: Any) -> int:
+    """Restores; 0, or 1 where partitions are older than the cut."""
+    import os
+
+    from ....backup.restore.catalog import Catalog
+    from ....backup.restore.restore import Bar, Restore
+    from ....storage.clock import SystemTime
+    from ....storage.io.filesystem import RealFileSystem
+    from ...support.output import ProgressBar
+
+    directories = [os.path.abspath(directory) for directory in options.directories]
+    time = SystemTime()
+    began = time.monotonic()
+    config = configured(options, (f"log.dirs={','.join(directories)}",))
+    with opened(options) as store:
+        cut = _begun(Catalog(store), directories[0], options) if options.cut is options.to is None else None
+        cut = cut or chosen(Catalog(store), options)
+        with ProgressBar("restore") as bar:
+            done = Restore(store, cut, directories, RealFileSystem(), config, bar=Bar(bar.total, bar.done)).run()
+    took = time.monotonic() - began
+    print(
+        f"restored cut {cut.header.number}, taken {time_text(cut.header.taken_ms)}: {done.partitions:,} partitions, "
+        f"{done.bytes:,} bytes of logs in {took:.1f} s"
+    )
+    if not cut.header.secrets:
+        print("passwords are not in this backup (backup.secrets=omit): give users theirs again with `tidelog users`")
+    for entry in done.held:
+        print(f"older than the cut: {held_text(entry)}")
+    print(f"start it with: tidelog serve --set log.dirs={','.join(directories)}")
+    return 1 if done.held else 0
+
+
+def _begun(catalog: Catalog, directory: str, options: Any) -> Cut | None:
+    """The cut of a restore that was broken off there: without --cut and --to that one is meant."""
+    from ....backup.restore.marker import read_marker
+    from ....storage.io.filesystem import RealFileSystem
+
+    file_system = RealFileSystem()
+    marker = read_marker(file_system, directory) if file_system.exists(directory) else None
+    if marker is None or marker.cut not in catalog.numbers:
+        return None
+    return catalog.cut(marker.cut)

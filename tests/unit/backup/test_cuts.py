@@ -1,0 +1,291 @@
+"""Single promises of cuts: requests, fences, resumption, partitions that hold back, sweeps, restores that are broken off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.backups import RESTORED, BackedUpWorld, RestoredWorld, check_cut, restored, seen
+from support.cleaning import put
+from tidelog.backup.cut import pack
+from tidelog.backup.cut.writer import CutWriter, FencedError, Identity, OthersBackupError
+from tidelog.backup.formats.keys import CUTS, PACKS, SEGMENTS, cut_key
+from tidelog.backup.formats.sealed import DamagedBackupError
+from tidelog.backup.restore.catalog import Catalog, NoSuchCutError
+from tidelog.backup.restore.marker import RESTORE_MARKER, refuse_unfinished
+from tidelog.backup.restore.restore import Restore, RestoreError, verify_cut
+from tidelog.backup.store.memory import MemoryStore
+from tidelog.backup.upkeep.retention import DAY_MS, HOUR_MS, MINUTE_MS, kept_cuts
+from tidelog.backup.upkeep.sweep import named, sweep
+from tidelog.storage.exceptions import DataDirectoryError
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.segment.log_segment import LogSegment
+
+
+class NotingStore(MemoryStore):
+    """Notes each request."""
+
+    def __init__(self, time: Any = None) -> None:
+        super().__init__(time=time)
+        self.requests: list[tuple[str, str]] = []
+
+    def create(self, key: str, data: bytes) -> None:
+        self.requests.append(("create", key))
+        super().create(key, data)
+
+    def upload(self, key: str, size: int, blocks: Any) -> None:
+        self.requests.append(("upload", key))
+        super().upload(key, size, blocks)
+
+    def taken(self) -> list[tuple[str, str]]:
+        noted, self.requests = self.requests, []
+        return noted
+
+
+@pytest.fixture
+def world() -> BackedUpWorld:
+    made = BackedUpWorld(NotingStore(), 1)
+    for number in range(12):
+        for topic in ("plain", "kept", "busy"):
+            put(made.log(topic), f"k{number}", "v" * 60, timestamp=made.time.milliseconds())
+    return made
+
+
+def noting(world: BackedUpWorld) -> NotingStore:
+    assert isinstance(world.store, NotingStore)
+    return world.store
+
+
+def test_a_cut_takes_two_requests_however_many_partitions(world: BackedUpWorld) -> None:
+    world.cut()
+    noting(world).taken()
+    for topic in ("plain", "kept", "busy"):
+        put(world.log(topic), "k", "new", timestamp=world.time.milliseconds())
+    number = world.cut()
+    assert [key.partition("/")[0] for _, key in noting(world).taken()] == ["packs", "cuts"]
+    check_cut(world.store, number, world.models[number], world.time)
+
+
+def test_nothing_new_is_no_cut_but_one_a_minute(world: BackedUpWorld) -> None:
+    world.cut()
+    noting(world).taken()
+    for _ in range(5):
+        world.time.advance(1000)
+        assert not world.writer.attempt()
+    assert noting(world).taken() == []
+    world.time.advance(60_000)
+    assert world.writer.attempt()
+    assert [key.partition("/")[0] for _, key in noting(world).taken()] == ["cuts"]
+
+
+def test_a_restart_sends_nothing_that_is_there(world: BackedUpWorld) -> None:
+    world.cut()
+    noting(world).taken()
+    world.restart()
+    world.writer = world.new_writer()
+    number = world.cut()
+    assert {key.partition("/")[0] for _, key in noting(world).taken()} == {"bases", "cuts"}
+    check_cut(world.store, number, world.models[number], world.time)
+
+
+def test_records_that_a_power_cut_took_and_others_replaced_are_not_taken_for_those_in_the_store(
+    world: BackedUpWorld,
+) -> None:
+    log = world.log("plain")
+    log.flush()
+    synced = log.log_end_offset
+    put(log, "lost", "with the power", timestamp=world.time.milliseconds())
+    world.cut()
+    world.cut_power(1)
+    world.start_again()
+    log = world.log("plain")
+    assert log.log_end_offset == synced, "this power cut took nothing"
+    put(log, "lose", "with the power", timestamp=world.time.milliseconds())
+    world.writer = world.new_writer()
+    number = world.cut()
+    check_cut(world.store, number, world.models[number], world.time)
+
+
+def test_the_second_writer_is_found_out_by_the_first(world: BackedUpWorld) -> None:
+    world.cut()
+    second = world.new_writer()
+    put(world.log("plain"), "k", "of the second", timestamp=world.time.milliseconds())
+    assert second.attempt()
+    put(world.log("plain"), "k", "of the first", timestamp=world.time.milliseconds())
+    with pytest.raises(FencedError, match="another daemon has published cut 2"):
+        world.writer.attempt()
+
+
+def test_an_own_manifest_whose_answer_was_lost_is_no_second_writer(world: BackedUpWorld) -> None:
+    world.cut()
+    put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
+    create = world.store.create
+
+    def lossy(key: str, data: bytes) -> None:
+        create(key, data)
+        world.store.create = create  # type: ignore[method-assign]
+        raise ConnectionError("the answer was lost")
+
+    world.store.create = lossy  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
+        world.cut()
+    put(world.log("plain"), "k", "w", timestamp=world.time.milliseconds())
+    assert world.cut() == 3
+    check_cut(world.store, 3, world.models[3], world.time)
+
+
+def test_the_backup_of_another_cluster_is_not_written_to(world: BackedUpWorld) -> None:
+    world.cut()
+    other = CutWriter(world.store, world.take, Identity("another", 1), world.time, "f" * 16)
+    with pytest.raises(OthersBackupError, match=r"set backup\.url to a place of its own"):
+        other.open()
+
+
+def test_a_partition_that_cannot_be_read_holds_back_alone_and_says_so(world: BackedUpWorld) -> None:
+    world.cut()
+    before = world.models[1]["kept", 0]
+    for topic in ("plain", "kept", "busy"):
+        put(world.log(topic), "k", "new", timestamp=world.time.milliseconds())
+    broken = world.log("kept").segments[-1]
+    lease = pack.lease
+
+    def fails(log: UnifiedLog, segment: LogSegment) -> Any:
+        if segment is broken:
+            raise OSError(5, "Input/output error")
+        return lease(log, segment)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pack, "lease", fails)
+        assert world.writer.attempt()
+    cut = Catalog(world.store).cut(2)
+    assert [(entry.topic, entry.held) for entry in cut.held] == [("kept", "[Errno 5] Input/output error")]
+    restored_world, manager = restored(world.store, cut, world.time)
+    found = {log.topic: log for log in manager.logs()}
+    assert seen(found["kept"]) == before
+    assert seen(found["plain"]) == world.last["plain", 0]
+    restored_world.stop()
+    world.time.advance(60_000)
+    number = world.cut()
+    assert not Catalog(world.store).cut(number).held
+    check_cut(world.store, number, world.models[number], world.time)
+
+
+def test_each_damaged_object_is_named_and_others_still_restore(world: BackedUpWorld) -> None:
+    world.cut()
+    put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
+    number = world.cut()
+    cut = Catalog(world.store).cut(number)
+    for key in sorted(set(named(cut))):
+        whole = world.store.read(key)
+        world.store.delete([key])
+        broken = bytearray(whole)
+        broken[len(broken) // 2] ^= 1
+        world.store.upload(key, len(broken), [bytes(broken)])
+        with pytest.raises(DamagedBackupError, match=key):
+            verify_cut(world.store, Catalog(world.store).cut(number))
+        world.store.delete([key])
+        with pytest.raises(DamagedBackupError, match=key):
+            verify_cut(world.store, Catalog(world.store).cut(number))
+        world.store.upload(key, len(whole), [whole])
+    last = world.store.read(cut_key(number))
+    world.store.delete([cut_key(number)])
+    world.store.create(cut_key(number), last[:-1])
+    assert Catalog(world.store).newest().header.number == number - 1
+    check_cut(world.store, number - 1, world.models[number - 1], world.time)
+
+
+def test_a_restore_that_was_broken_off_is_refused_by_a_start_and_goes_on(world: BackedUpWorld) -> None:
+    for topic in ("plain", "kept", "busy"):
+        put(world.log(topic), "k", "v", timestamp=world.time.milliseconds())
+        number = world.cut()  # several packs
+    cut = Catalog(world.store).cut(number)
+    new = RestoredWorld(world.time)
+    new.log_config = world.log_config
+    read = world.store.read
+    left = [1]
+
+    def breaks(key: str, start: int = 0, length: int | None = None) -> bytes:
+        if key.startswith((PACKS, SEGMENTS)):
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(28, "No space left on device")
+        return read(key, start, length)
+
+    def run() -> None:
+        Restore(
+            world.store,
+            cut,
+            [RESTORED],
+            new.file_system,
+            new.config,
+            config_of=lambda _: new.log_config,
+            time=world.time,
+        ).run()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.store, "read", breaks)
+        with pytest.raises(RestoreError, match="make room and give the same command again"):
+            run()
+        with pytest.raises(DataDirectoryError, match="has not come to its end"):
+            refuse_unfinished(new.file_system, [RESTORED])
+    run()
+    refuse_unfinished(new.file_system, [RESTORED])
+    assert not new.file_system.exists(f"{RESTORED}/{RESTORE_MARKER}")
+    manager = new.start()
+    assert {(log.topic, log.partition): seen(log) for log in manager.logs()} == world.models[number]
+    with pytest.raises(RestoreError, match="is not empty"):
+        run()
+    new.stop()
+
+
+def test_cuts_are_found_by_time(world: BackedUpWorld) -> None:
+    times = []
+    for value in range(6):
+        put(world.log("plain"), "k", str(value), timestamp=world.time.milliseconds())
+        world.cut()
+        times.append(Catalog(world.store).header(value + 1).taken_ms)
+    catalog = Catalog(world.store)
+    for number, at_ms in enumerate(times, 1):
+        assert catalog.at(at_ms).header.number == number
+        assert catalog.at(at_ms + 1).header.number == number
+    with pytest.raises(NoSuchCutError):
+        catalog.at(times[0] - 1)
+    with pytest.raises(NoSuchCutError, match="it has 6 from 1 to 6"):
+        catalog.cut(7)
+
+
+def test_a_sweep_leaves_every_kept_cut_whole_and_nothing_else() -> None:
+    world = BackedUpWorld(NotingStore(), 4)
+    world.store = store = NotingStore(world.time)
+    world.writer = world.new_writer()
+    for _ in range(40):
+        for _ in range(4):
+            world.step()
+        world.cut()
+        world.time.advance(world.random.choice((1_000, MINUTE_MS, HOUR_MS, 5 * HOUR_MS)))
+    cuts = [(int(stored.key[-20:]), stored.modified_ms) for stored in store.list(CUTS)]
+    now = max(at_ms for _, at_ms in cuts)
+    swept = sweep(store, 4 * DAY_MS)
+    kept = kept_cuts(cuts, now, 4 * DAY_MS)
+    assert swept.kept_cuts == len(kept) < len(cuts)
+    catalog = Catalog(store)
+    assert set(catalog.numbers) == kept
+    for number in kept & world.models.keys():
+        check_cut(store, number, world.models[number], world.time, world.damaged)
+    wanted = {key for number in kept for key in named(catalog.cut(number))}
+    left = {stored.key for stored in store.list("") if not stored.key.startswith(CUTS)}
+    assert wanted <= left
+    assert all(now - stored.modified_ms <= DAY_MS for stored in store.list("") if stored.key in left - wanted)
+    assert sweep(store, 4 * DAY_MS).deleted_objects == 0
+    world.stop()
+
+
+def test_what_an_older_class_keeps_a_younger_one_kept() -> None:
+    cuts = [(number, number * 7_000) for number in range(200_000)]
+    now, kept = cuts[-1][1], {number for number, _ in cuts}
+    for later in range(0, 40 * DAY_MS, 3 * HOUR_MS):
+        again = kept_cuts([(n, at) for n, at in cuts if n in kept], now + later, 30 * DAY_MS)
+        assert again <= kept
+        kept = again
+        assert cuts[-1][0] in kept
+    assert kept == {cuts[-1][0]}
