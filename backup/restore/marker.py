@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ...storage.exceptions import DataDirectoryError
 from ...storage.io.filesystem import FileSystem
+from ...storage.manager.data_directory import RESTORE_FILE
 
-RESTORE_MARKER = "tidelog-restore"
 _VERSION = 1
 
 
@@ -30,7 +30,7 @@ class Marker(NamedTuple):
 def read_marker(file_system: FileSystem, directory: str) -> Marker | None:
     """The directory's marker; None without one. One that is not understood is of a restore of nothing that is known."""
     try:
-        data = file_system.read_bytes(f"{directory}/{RESTORE_MARKER}", limit=1 << 16)
+        data = file_system.read_bytes(f"{directory}/{RESTORE_FILE}", limit=1 << 16)
     except FileNotFoundError:
         return None
     try:
@@ -45,7 +45,7 @@ def read_marker(file_system: FileSystem, directory: str) -> Marker | None:
 def write_marker(file_system: FileSystem, directory: str, marker: Marker) -> None:
     """Write it, durably."""
     content = json.dumps({"version": _VERSION, **marker._asdict()}, separators=(",", ":"))
-    file_system.write_atomically(f"{directory}/{RESTORE_MARKER}", content.encode())
+    file_system.write_atomically(f"{directory}/{RESTORE_FILE}", content.encode())
 
 
 def refuse_unfinished(file_system: FileSystem, directories: Iterable[str]) -> None:

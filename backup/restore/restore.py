@@ -34,7 +34,7 @@ from ...storage.io.checkpoint import (
 from ...storage.ledger.ledger import LEDGER_FILE
 from ...storage.log.leader_epoch import LEADER_EPOCH_CHECKPOINT
 from ...storage.log.partition_metadata import write_partition_metadata
-from ...storage.manager.data_directory import LOCK_FILE
+from ...storage.manager.data_directory import LOCK_FILE, RESTORE_FILE
 from ...storage.manager.log_manager import LogManager
 from ...storage.manager.meta_properties import META_PROPERTIES_FILE, MetaProperties, write_meta_properties
 from ...storage.scheduler import ThreadPoolScheduler
@@ -44,7 +44,7 @@ from ..formats.keys import METADATA, sum_of
 from ..formats.sealed import DamagedBackupError
 from ..store.errors import NotThere
 from .fetching import Fetcher
-from .marker import RESTORE_MARKER, Marker, read_marker, write_marker
+from .marker import Marker, read_marker, write_marker
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -121,7 +121,7 @@ class Restore:
                 lock.release()
         self._load()
         for directory in self._directories:
-            self._fs.unlink(f"{directory}/{RESTORE_MARKER}")
+            self._fs.unlink(f"{directory}/{RESTORE_FILE}")
             self._fs.sync_directory(directory)
         return Sizes(len(homes), self._cut.size, tuple(self._cut.held))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ...backup.cut.status import RUNNING, STARTING, STOPPED, WAITING
 from ..runtime.metric_family import COUNTER, GAUGE, Metric, Table
 
 if TYPE_CHECKING:
     from ...backup.cut.status import BackupStatus
 
-_STATES = (STARTING, RUNNING, WAITING, STOPPED)
+_STATES = ("starting", "running", "waiting", "stopped")
+"""As in `backup/cut/status.py`, which a daemon without a backup does not import."""
 
 
 # fmt: off

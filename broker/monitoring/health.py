@@ -35,7 +35,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...backup.cut.status import STOPPED
 from ..cleaning.scrub_facts import KINDS, ScrubFacts, damage_text, kind_of
 from ..security.open_listeners import open_listeners
 
@@ -107,6 +106,8 @@ def _unloaded(services: Services) -> dict[str, str]:
 
 def _backup_problems(status: BackupStatus) -> Iterator[Problem]:
     """What is wrong with the backup: it has stopped, it is late, partitions hold back."""
+    from ...backup.cut.status import STOPPED  # a daemon without a backup does without it
+
     if status.state == STOPPED:
         yield Problem("backup_stopped", status.store, status.reason)
         return

@@ -23,11 +23,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...backup.restore.marker import refuse_unfinished
 from ...config.log_config import log_config
 from ...storage.clock import SystemTime, Time
 from ...storage.deletion_policy import check_policies
 from ...storage.io.filesystem import FileSystem, RealFileSystem
+from ...storage.manager.data_directory import RESTORE_FILE
 from ...storage.manager.log_manager import LogManager
 from ...storage.scheduler import ThreadPoolScheduler
 from ..http.server import HttpServer
@@ -56,7 +56,7 @@ from .composition import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...config.broker_config import BrokerConfig
     from ...config.listener import Listener
@@ -191,7 +191,7 @@ class Node:
         """Locks the directories, and makes all parts of what they keep besides logs."""
         basics = self._basics
         run = partial(basics.loop.run_in_executor, basics.io_pool)
-        await run(refuse_unfinished, basics.file_system, basics.config.log_dirs)
+        await run(_refuse_unfinished_restores, basics.file_system, basics.config.log_dirs)
         logs = LogManager(basics.config, basics.file_system, basics.time, basics.scheduler)
         await run(logs.open)
         self._logs = logs
@@ -317,6 +317,14 @@ class Node:
         await services.topics.stop()
         await run(services.cleaner.stop)
         await run(services.scrubber.stop)
+
+
+def _refuse_unfinished_restores(file_system: FileSystem, directories: Sequence[str]) -> None:
+    """DataDirectoryError where `tidelog restore` has not come to its end. Blocks."""
+    if any(file_system.exists(f"{directory}/{RESTORE_FILE}") for directory in directories):
+        from ...backup.restore.marker import refuse_unfinished
+
+        refuse_unfinished(file_system, directories)
 
 
 def raise_descriptor_limit() -> None:

@@ -30,7 +30,7 @@ from ..io.checkpoint import (
 from ..io.checkpoint_copy import COPY_PREFIX
 from ..io.filesystem import FileSystem
 from ..log.stop_record import STOP_FILE
-from ..manager.data_directory import LOCK_FILE, SCRUB_FILE
+from ..manager.data_directory import LOCK_FILE, RESTORE_FILE, SCRUB_FILE
 from ..manager.meta_properties import META_PROPERTIES_FILE, read_meta_properties
 from ..segment.names import CLUSTER_METADATA_TOPIC, LOG_SUFFIX, DirectoryState, parse_directory_name, parse_file_name
 from .verify_partition import PartitionFacts, RootFacts, verify_partition
@@ -47,7 +47,15 @@ _KNOWN_FILES = frozenset(
     (
         *_CHECKPOINTS,
         *(f"{COPY_PREFIX}{name}" for name in _CHECKPOINTS),
-        *(META_PROPERTIES_FILE, LOCK_FILE, CLEAN_SHUTDOWN_FILE, STOP_FILE, SCRUB_FILE, "bootstrap.checkpoint"),
+        *(
+            META_PROPERTIES_FILE,
+            LOCK_FILE,
+            CLEAN_SHUTDOWN_FILE,
+            STOP_FILE,
+            SCRUB_FILE,
+            RESTORE_FILE,
+            "bootstrap.checkpoint",
+        ),
     )
 )
 _KNOWN_PREFIXES = ("metadata.db", "kafka_cleanshutdown")

@@ -6,6 +6,7 @@
     *-checkpoint                       the four offset checkpoints, there from the first start on
     tidelog-*-checkpoint               copies of three of them, with a checksum
     tidelog-last-stop                  which segments a clean stop has left
+    tidelog-restore                    there while a restore into the directory is not complete: a daemon refuses it then
     tidelog-scrub                      how far the scrubber is, and what it has found
     <topic>-<partition>/               a log
     <topic>-<partition>.<id>-delete/   a deleted one, removed after file.delete.delay.ms or at the next start
@@ -52,6 +53,7 @@ logger = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
 SCRUB_FILE = "tidelog-scrub"
+RESTORE_FILE = "tidelog-restore"
 CHECKPOINTS = (
     RECOVERY_POINT_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -59,7 +61,7 @@ CHECKPOINTS = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 _COPIES = tuple(f"{COPY_PREFIX}{name}" for name in COPIED_CHECKPOINTS)
-_OWN_FILES = frozenset((*CHECKPOINTS, *_COPIES, STOP_FILE, SCRUB_FILE, META_PROPERTIES_FILE))
+_OWN_FILES = frozenset((*CHECKPOINTS, *_COPIES, STOP_FILE, SCRUB_FILE, RESTORE_FILE, META_PROPERTIES_FILE))
 
 
 def start_failed(path: str, error: OSError, problem: str, remedy: str) -> DataDirectoryError:

@@ -12,13 +12,14 @@ from tidelog.backup.cut.writer import CutWriter, FencedError, Identity, OthersBa
 from tidelog.backup.formats.keys import CUTS, PACKS, SEGMENTS, cut_key
 from tidelog.backup.formats.sealed import DamagedBackupError
 from tidelog.backup.restore.catalog import Catalog, NoSuchCutError
-from tidelog.backup.restore.marker import RESTORE_MARKER, refuse_unfinished
+from tidelog.backup.restore.marker import refuse_unfinished
 from tidelog.backup.restore.restore import Restore, RestoreError, verify_cut
 from tidelog.backup.store.memory import MemoryStore
 from tidelog.backup.upkeep.retention import DAY_MS, HOUR_MS, MINUTE_MS, kept_cuts
 from tidelog.backup.upkeep.sweep import named, sweep
 from tidelog.storage.exceptions import DataDirectoryError
 from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.manager.data_directory import RESTORE_FILE
 from tidelog.storage.segment.log_segment import LogSegment
 
 
@@ -230,7 +231,7 @@ def test_a_restore_that_was_broken_off_is_refused_by_a_start_and_goes_on(world: 
             refuse_unfinished(new.file_system, [RESTORED])
     run()
     refuse_unfinished(new.file_system, [RESTORED])
-    assert not new.file_system.exists(f"{RESTORED}/{RESTORE_MARKER}")
+    assert not new.file_system.exists(f"{RESTORED}/{RESTORE_FILE}")
     manager = new.start()
     assert {(log.topic, log.partition): seen(log) for log in manager.logs()} == world.models[number]
     with pytest.raises(RestoreError, match="is not empty"):
