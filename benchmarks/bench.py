@@ -37,6 +37,7 @@ import bench_recovery
 import bench_scale
 import bench_start
 import bench_tls
+import bench_waits
 import report
 from brokers import BrokerError, executable
 from kafka_peer import NEWEST, jars, java
@@ -50,6 +51,7 @@ GROUPS: dict[str, ModuleType] = {
     "start": bench_start,
     "scale": bench_scale,
     "groups": bench_groups,
+    "waits": bench_waits,
     "idle": bench_idle,
     "recovery": bench_recovery,
     "cleaning": bench_clean,
