@@ -239,6 +239,9 @@ def _parts(path: str) -> tuple[str, ...]:
 class FakeFileSystem:
     """See the module. Paths are absolute or not, `/` separates, `.` and `..` mean nothing."""
 
+    file_type: type[FakeFile] = FakeFile
+    mapped_type: type[FakeMappedFile] = FakeMappedFile
+
     def __init__(self, *, time: WallClock | None = None, capacity: int = 1 << 40) -> None:
         self.time = time
         self.free = capacity  # bytes that appends may still take
@@ -414,7 +417,7 @@ class FakeFileSystem:
             if not (create or exclusive):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
             node = self._create(name)
-        return FakeFile(self, node, name, writable)
+        return self.file_type(self, node, name, writable)
 
     def map(self, path: StrPath, size: int | None = None, *, writable: bool) -> FakeMappedFile:
         assert writable or size is None
@@ -430,7 +433,7 @@ class FakeFileSystem:
             node.note_mapped_writes()
             node.resize(size)
             self._touch(node)
-        return FakeMappedFile(self, node, name, writable)
+        return self.mapped_type(self, node, name, writable)
 
     def read_bytes(self, path: StrPath, limit: int = 64 << 20) -> bytes:
         inode = self._inode(path)

@@ -108,6 +108,13 @@ RINGS = [
     ),
     Ring("examples", ["env", "HYPOTHESIS_PROFILE=fixed", *FIXED], ["env", "HYPOTHESIS_PROFILE=random", *RANDOM], 2, 30),
     Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 0.5, 12),
+    Ring(
+        "simulation",
+        [*PYTEST, "tests/simulation", "--simulation-seconds", "45"],
+        [*PYTEST, *UNLIMITED, "tests/simulation", "--simulation-seconds", "2400"],
+        2,
+        50,
+    ),
     Ring("mutations", [], ["make", "mutations"], 0, 30),
     Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50", "FUZZ_SEED=1"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 3, 40),
     Ring("sanitizers", ["make", "sanitize-check"], ["make", "sanitize", "FUZZ_SECONDS=600"], 1, 30),

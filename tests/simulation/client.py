@@ -1,0 +1,104 @@
+"""One client connection in the simulated world: requests of `clients/kafka`'s sans-I/O core over a virtual socket.
+
+`Channel.ask` has its answer within bounded virtual time, or finds the connection lost, or breaks the promise of liveness. A
+connection that was silenced is given up by its client after a while, as a request time-out does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any, TypeVar
+
+from simulation.history import Broken
+from simulation.machine import ADDRESS, Machine
+from simulation.network import Network, SimSocket
+from tidelog.clients.kafka.protocol import ClientProtocol
+from tidelog.protocol.schema import ApiMessage
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+
+ANSWER_S = 90.0
+"""Every request is answered, or its connection is closed, within so long beside what it asks to wait for."""
+_GIVE_UP_S = 5.0
+
+
+class Lost(Exception):
+    """The connection is gone; whether the last request was handled is not known."""
+
+
+class Channel:
+    """Connects when it has something to ask. One request at a time."""
+
+    def __init__(self, machine: Machine, name: str) -> None:
+        self._machine = machine
+        self._network = Network.of(machine.sim)
+        self.name = name
+        self._socket: SimSocket | None = None
+        self._protocol = ClientProtocol(name)
+        self.connections = 0
+
+    async def ask(self, request: ApiMessage, response: type[ResponseT], version: int, wait_s: float = 0.0) -> ResponseT:
+        """The answer. Lost; Broken where it does not come."""
+        sock = self._socket or self._connect()
+        ticket, data = self._protocol.send(request, response, version)
+        limit_s = (_GIVE_UP_S if self._is_silent(sock) else ANSWER_S) + wait_s
+        life = self._machine.lives
+        try:
+            frame = await asyncio.wait_for(self._exchange(sock, data), limit_s)
+        except (ConnectionError, EOFError) as error:
+            self.close()
+            raise Lost(str(error)) from None
+        except TimeoutError:
+            silent = self._is_silent(sock)
+            self.close()
+            if not silent and self._machine.lives == life and self._machine.is_up:
+                name = request.API_KEY.name
+                raise Broken(
+                    f"{self.name}: {name} is not answered within {limit_s:g} s, nor its connection closed"
+                ) from None
+            raise Lost("time-out") from None
+        return self._protocol.receive(ticket, frame)
+
+    async def tell(self, request: ApiMessage, response: type[ApiMessage], version: int) -> None:
+        """Sends a request that has no answer. Lost."""
+        sock = self._socket or self._connect()
+        _, data = self._protocol.send(request, response, version)
+        self._protocol.forget()
+        try:
+            await asyncio.wait_for(asyncio.get_running_loop().sock_sendall(sock, data), _GIVE_UP_S)  # type: ignore[arg-type]
+        except (ConnectionError, TimeoutError) as error:
+            self.close()
+            raise Lost(str(error)) from None
+
+    def close(self) -> None:
+        self._protocol.forget()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _is_silent(self, sock: SimSocket) -> bool:
+        return sock.end is not None and sock.end.silent
+
+    def _connect(self) -> SimSocket:
+        try:
+            self._socket = self._network.connect(ADDRESS)
+        except ConnectionRefusedError as error:
+            raise Lost(str(error)) from None
+        self._protocol = ClientProtocol(self.name)
+        self.connections += 1
+        return self._socket
+
+    async def _exchange(self, sock: Any, data: bytearray) -> bytes:
+        await asyncio.get_running_loop().sock_sendall(sock, data)
+        (size,) = struct.unpack(">i", await self._receive(sock, 4))
+        return await self._receive(sock, size)
+
+    async def _receive(self, sock: Any, count: int) -> bytes:
+        loop, data = asyncio.get_running_loop(), bytearray()
+        while len(data) < count:
+            chunk = await loop.sock_recv(sock, count - len(data))
+            if not chunk:
+                raise EOFError("closed by the daemon")
+            data += chunk
+        return bytes(data)

@@ -1,0 +1,267 @@
+"""What clients did and saw, and the judgement of it, which knows Kafka's promises and nothing of the daemon's code.
+
+Every record has a name of its own. From acknowledgements and reads it is known which name an offset has; a `Broken` tells
+the first promise that was not kept:
+
+    one name for each offset, one offset for each name            (given twice, duplicated)
+    an acknowledged record is read, until retention, deletion or cleaning may take it    (lost)
+    records of a producer stand in the order in which it wrote them                      (reordered)
+    a reader of committed data sees all of a committed transaction, nothing of another   (uncommitted, aborted)
+    a refused record is nowhere, and nothing is read that nobody wrote
+    log start ≤ last stable offset ≤ high watermark; none goes back on one connection; nothing is read from beyond
+    offsets of a log that is not cleaned have no gaps
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from simulation.scheduler import Simulation
+from tidelog.protocol.messages.fetch import PartitionData
+from tidelog.protocol.records.record_batch import Record, iterate_batches, iterate_records
+
+Place = tuple[str, int]
+COMMITTED = 1
+NO_OFFSET = -1
+
+
+class Broken(Exception):
+    """A promise that was not kept."""
+
+
+class Outcome(Enum):
+    """What a writer knows of a record, or of a transaction."""
+
+    OPEN = auto()
+    UNKNOWN = auto()
+    DONE = auto()
+    REFUSED = auto()
+
+
+@dataclass
+class Transaction:
+    """OPEN until its end is asked for, UNKNOWN until a commit is acknowledged, DONE when committed, REFUSED when aborted."""
+
+    name: str
+    outcome: Outcome = Outcome.OPEN
+
+
+@dataclass
+class Sent:
+    """A record that a writer has sent, or is about to.
+
+    Attributes:
+        writer, number: whose, and which of its records in that partition.
+        offset: where it stands, as far as anybody knows.
+    """
+
+    name: str
+    place: Place
+    key: bytes | None
+    is_tombstone: bool
+    writer: str
+    number: int
+    transaction: Transaction | None
+    outcome: Outcome = Outcome.UNKNOWN
+    offset: int = NO_OFFSET
+
+
+@dataclass
+class Log:
+    """What is known of one partition. `deletions`: records may go below its start; `cleaned`: for newer ones of their key."""
+
+    place: Place
+    is_cleaned: bool = False
+    at: dict[int, Sent] = field(default_factory=dict)
+    start: int = 0
+    end: int = 0
+    """One more than the highest offset that anybody knows."""
+
+
+@dataclass
+class Marks:
+    """Watermarks that one connection has been told of a partition."""
+
+    high: int = -1
+    stable: int = -1
+    start: int = -1
+
+
+class History:
+    """One run. World's thread."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self.logs: dict[Place, Log] = {}
+        self.sent: dict[str, Sent] = {}
+        self.counts: dict[str, int] = {}
+        self.events: list[str] = []
+
+    def note(self, what: str, **details: object) -> None:
+        """Something that happened: counted, and part of the digest."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+        text = " ".join([what, *(f"{name.strip('_')}={value}" for name, value in details.items())])
+        self._sim.note(text)
+        self.events.append(f"{self._sim.now_ns / 1e9:9.4f} {text}")
+
+    def log(self, place: Place, *, is_cleaned: bool = False) -> Log:
+        return self.logs.setdefault(place, Log(place, is_cleaned))
+
+    def forget(self, topic: str) -> None:
+        """A topic was deleted."""
+        for place in [place for place in self.logs if place[0] == topic]:
+            del self.logs[place]
+        self.sent = {name: sent for name, sent in self.sent.items() if sent.place[0] != topic}
+
+    # --- writers ---
+
+    def sends(self, sent: Sent) -> None:
+        assert sent.name not in self.sent, f"{sent.name} is no name of its own"
+        self.sent[sent.name] = sent
+        self.log(sent.place)
+
+    def acknowledged(self, records: list[Sent], base_offset: int) -> None:
+        """A Produce was answered without an error; `base_offset` is NO_OFFSET where the answer does not tell."""
+        self.note("acknowledged", place=records[0].place, first=records[0].name, count=len(records), offset=base_offset)
+        for position, sent in enumerate(records):
+            sent.outcome = Outcome.DONE
+            if base_offset != NO_OFFSET:
+                self._stands(sent, base_offset + position)
+
+    def refused(self, records: list[Sent], error: int) -> None:
+        """A Produce was answered with an error that says that nothing was written."""
+        self.note("refused", place=records[0].place, first=records[0].name, error=error)
+        for sent in records:
+            if sent.outcome is not Outcome.DONE:
+                sent.outcome = Outcome.REFUSED
+
+    def _stands(self, sent: Sent, offset: int) -> None:
+        log = self.log(sent.place)
+        other = log.at.setdefault(offset, sent)
+        if other is not sent:
+            raise Broken(f"{sent.place}: offset {offset} was {other.name}, and is {sent.name}")
+        if sent.offset not in (NO_OFFSET, offset):
+            raise Broken(f"{sent.place}: {sent.name} stands at {sent.offset} and at {offset}")
+        sent.offset = offset
+        log.end = max(log.end, offset + 1)
+
+    # --- readers ---
+
+    def fetched(
+        self, place: Place, position: int, isolation: int, data: PartitionData, marks: Marks, found: dict[int, str]
+    ) -> int:
+        """A partition's part of a Fetch answer, without an error; returns the next position, and puts names in `found`."""
+        log = self.log(place)
+        self._watermarks(log, data, marks)
+        end = data.last_stable_offset if isolation == COMMITTED else data.high_watermark
+        aborted = sorted((txn.first_offset, txn.producer_id) for txn in data.aborted_transactions or ())
+        hidden: set[int] = set()
+        buffer = bytes(data.records or b"")
+        started = position
+        for header in iterate_batches(buffer):
+            last = header.last_offset
+            if last < position:
+                if position != started:
+                    raise Broken(f"{place}: the batch at {header.base_offset} comes behind {position}")
+                continue
+            if last >= end:
+                raise Broken(f"{place}: offset {last} is read, beyond {end}")
+            if header.base_offset > position and not log.is_cleaned:
+                raise Broken(f"{place}: offsets {position} to {header.base_offset - 1} are missing")
+            while aborted and aborted[0][0] <= last:
+                hidden.add(aborted.pop(0)[1])
+            if header.is_control:
+                hidden.discard(header.producer_id)
+            else:
+                is_hidden = isolation == COMMITTED and header.is_transactional and header.producer_id in hidden
+                for record in iterate_records(buffer, header.position):
+                    if record.offset >= position:
+                        name = self._read(place, record, isolation, is_hidden)
+                        if not is_hidden:
+                            found[record.offset] = name
+            position = last + 1
+        self.note("fetched", place=place, from_=started, to=position, isolation=isolation)
+        return position
+
+    def _watermarks(self, log: Log, data: PartitionData, marks: Marks) -> None:
+        high, stable, start = data.high_watermark, data.last_stable_offset, data.log_start_offset
+        if stable > high or start > high:
+            raise Broken(f"{log.place}: start {start}, stable {stable}, high watermark {high}")
+        if high < marks.high or stable < marks.stable or start < marks.start:
+            raise Broken(f"{log.place}: {marks} were told, and now high {high}, stable {stable}, start {start}")
+        marks.high, marks.stable, marks.start = high, stable, start
+        log.start = max(log.start, start)
+
+    def _read(self, place: Place, record: Record, isolation: int, is_hidden: bool) -> str:
+        name = bytes(record.headers[0][1] or b"").decode() if record.headers else "?"
+        sent, offset = self.sent.get(name), record.offset
+        if (
+            sent is None
+            or sent.place != place
+            or sent.key != record.key
+            or (record.value is None) is not sent.is_tombstone
+        ):
+            raise Broken(f"{place}: what is read at {offset}, {name}, was not written there")
+        if sent.outcome is Outcome.REFUSED:
+            raise Broken(f"{place}: {name} was refused, and is read at {offset}")
+        self._stands(sent, offset)
+        txn = sent.transaction
+        if isolation != COMMITTED or txn is None:
+            return name
+        if is_hidden and txn.outcome is Outcome.DONE:
+            raise Broken(f"{place}: {name} at {offset} of the committed transaction {txn.name} is told to be aborted")
+        if not is_hidden and txn.outcome in (Outcome.OPEN, Outcome.REFUSED):
+            raise Broken(f"{place}: {name} at {offset} of {txn.name} ({txn.outcome.name}) is read as committed")
+        return name
+
+    # --- the end ---
+
+    def judge_log(self, place: Place, start: int, found: dict[int, str], committed: set[str]) -> None:
+        """After the last clean start: all that is in a log, by reading it whole, without and with regard to transactions."""
+        log = self.log(place)
+        latest: dict[bytes | None, int] = {}
+        for offset, name in found.items():
+            latest[self.sent[name].key] = offset
+        for sent in self.sent.values():
+            if sent.place != place:
+                continue
+            if (
+                sent.outcome is Outcome.DONE
+                and sent.name not in found.values()
+                and not self._may_be_gone(sent, start, log, latest)
+            ):
+                raise Broken(
+                    f"{place}: {sent.name} was acknowledged at {sent.offset}, and is gone; the log starts at {start}"
+                )
+            txn = sent.transaction
+            if txn is not None and sent.offset >= start and sent.offset != NO_OFFSET:
+                if txn.outcome is Outcome.DONE and sent.name not in committed:
+                    raise Broken(f"{place}: {sent.name} of the committed {txn.name} is not read as committed")
+                if txn.outcome is Outcome.REFUSED and sent.name in committed:
+                    raise Broken(f"{place}: {sent.name} of the aborted {txn.name} is read as committed")
+        self._judge_order(place, found)
+
+    def _may_be_gone(self, sent: Sent, start: int, log: Log, latest: dict[bytes | None, int]) -> bool:
+        if sent.offset == NO_OFFSET or sent.offset < start:
+            return True
+        if not log.is_cleaned:
+            return False
+        if latest.get(sent.key, -1) > sent.offset or sent.is_tombstone:
+            return True
+        # A tombstone behind it may have taken it along, and be gone.
+        return any(
+            other.key == sent.key and other.is_tombstone and other.outcome is not Outcome.REFUSED
+            and (other.offset > sent.offset or other.offset == NO_OFFSET)
+            for other in self.sent.values()
+            if other.place == sent.place
+        )  # fmt: skip
+
+    def _judge_order(self, place: Place, found: dict[int, str]) -> None:
+        last: dict[str, Sent] = {}
+        for offset in sorted(found):
+            sent = self.sent[found[offset]]
+            before = last.get(sent.writer)
+            if before is not None and before.number > sent.number:
+                raise Broken(f"{place}: {sent.name} stands behind {before.name}, which was written later")
+            last[sent.writer] = sent

@@ -1,0 +1,115 @@
+"""An event loop on virtual time and virtual sockets: asyncio's own loop, with a selector that asks the simulation.
+
+Transports, servers, futures and tasks are asyncio's own. uvloop, which the daemon runs on as shipped, is not simulated:
+`event.loop=asyncio` is a setting of the daemon's, and the loop is handed to the `Node`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from asyncio.selector_events import BaseSelectorEventLoop
+from collections import Counter
+from typing import Any
+
+from simulation.network import Network, SimSocket
+from simulation.scheduler import SECOND, SimTask, simulation
+
+
+class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defined]
+    """Which sockets are ready. One thread selects; others signal it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._network = Network.of(simulation())
+        self._network.waiting.append(self)
+        self._sleeper: SimTask | None = None
+        self._signalled = False
+        self._watched: Counter[object] = Counter()
+
+    def _source(self, fd: int) -> object:
+        """What the readiness of a descriptor hangs on."""
+        sock = self._network.descriptors.get(fd)
+        return sock.end or sock if isinstance(sock, SimSocket) else sock
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key: selectors.SelectorKey = super().register(fileobj, events, data)
+        self._watched[self._source(key.fd)] += 1
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key: selectors.SelectorKey = super().unregister(fileobj)
+        source = self._source(key.fd)
+        self._watched[source] -= 1
+        if not self._watched[source]:
+            del self._watched[source]
+        return key
+
+    def changed(self, what: object) -> None:
+        """A stream has changed: who sleeps here looks again, if it is one of its own. No switch point."""
+        if self._sleeper is not None and what in self._watched:
+            simulation().wake(self._sleeper)
+
+    def signal(self) -> None:
+        """Ends the select under way, or the next one. No switch point."""
+        self._signalled = True
+        if self._sleeper is not None:
+            simulation().wake(self._sleeper)
+
+    def close(self) -> None:
+        if self in self._network.waiting:
+            self._network.waiting.remove(self)
+        super().close()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        sim = simulation()
+        sim.switch("select")
+        deadline = None if timeout is None else sim.now_ns + int(max(timeout, 0) * SECOND)
+        while True:
+            ready = self._ready()
+            if ready or self._signalled or (deadline is not None and deadline <= sim.now_ns):
+                self._signalled = False
+                return ready
+            self._sleeper = sim.current
+            try:
+                sim.block("wait for sockets", None if deadline is None else deadline - sim.now_ns)
+            finally:
+                self._sleeper = None
+
+    def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
+        found = []
+        for key in self.get_map().values():
+            sock = self._network.descriptors.get(key.fd)
+            if not isinstance(sock, SimSocket):
+                continue
+            events = (selectors.EVENT_READ if sock.readable else 0) | (selectors.EVENT_WRITE if sock.writable else 0)
+            if events & key.events:
+                found.append((key, events & key.events))
+        if len(found) > 1:  # epoll promises no order
+            simulation().rng.shuffle(found)
+        return found
+
+
+class SimLoop(BaseSelectorEventLoop):
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._sim_selector = SimSelector()
+        super().__init__(self._sim_selector)
+        self._clock_resolution = 1e-9
+
+    def _make_self_pipe(self) -> None:
+        self._ssock = self._csock = None
+        self._internal_fds = 0
+
+    def _close_self_pipe(self) -> None:
+        """There is none."""
+
+    def _write_to_self(self) -> None:
+        self._sim_selector.signal()
+        sim = simulation()
+        if not sim.current.killed:
+            sim.switch("wake the loop")
+
+    def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
+        return super().call_soon_threadsafe(*args, **kwargs)

@@ -1,0 +1,6 @@
+# The simulator: the whole daemon in one process, each run repeatable from its number. Included by the Makefile (after VENV, BIN).
+# SEED=N replays one run; COUNT=N makes so many, from FIRST on; without either it goes on until it is stopped.
+.PHONY: simulate
+
+simulate: $(VENV)/.dev    ## the daemon under schedules, crashes and lost connections, from numbers (SEED=7, or until stopped)
+	@cd tests && ../$(BIN)/python -m simulation.run $(if $(SEED),--seed $(SEED),--first $(or $(FIRST),1) $(if $(COUNT),--count $(COUNT)))

@@ -1,0 +1,252 @@
+"""The engine on toys: it finds planted races, tells deadlocks, repeats itself from a number; its parts act as the real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import pytest
+from simulation.loop import SimLoop
+from simulation.network import Network
+from simulation.primitives import installed
+from simulation.scheduler import Deadlock, Simulation, SimulationError, TooManySteps
+
+SEEDS = 60
+
+
+@pytest.fixture(autouse=True)
+def _primitives() -> Iterator[None]:
+    with installed():
+        yield
+
+
+def in_simulation(seed: int, body: Callable[[Simulation], Any], **how: Any) -> Any:
+    with Simulation(seed, **how) as sim:
+        return body(sim)
+
+
+def threads(*bodies: Callable[[], object]) -> None:
+    started = [threading.Thread(target=body) for body in bodies]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+
+
+def lost_update(_: Simulation) -> int:
+    """Two threads add one each, with a lock around the reading and one around the writing, and none around both."""
+    lock, box = threading.Lock(), [0]
+
+    def add() -> None:
+        with lock:
+            found = box[0]
+        with lock:
+            box[0] = found + 1
+
+    threads(add, add)
+    return box[0]
+
+
+def kept_update(_: Simulation) -> int:
+    lock, box = threading.Lock(), [0]
+
+    def add() -> None:
+        with lock:
+            found = box[0]
+            time.sleep(0.01)
+            box[0] = found + 1
+
+    threads(add, add, add)
+    return box[0]
+
+
+def test_finds_an_update_that_two_threads_lose() -> None:
+    assert {in_simulation(seed, lost_update) for seed in range(SEEDS)} == {1, 2}
+
+
+def test_a_lock_excludes_under_every_seed() -> None:
+    assert {in_simulation(seed, kept_update) for seed in range(SEEDS)} == {3}
+
+
+def test_finds_a_signal_that_comes_before_anyone_waits() -> None:
+    def missed(_: Simulation) -> bool:
+        condition, done = threading.Condition(), []
+
+        def waits() -> None:
+            with condition:
+                done.append(condition.wait(timeout=5))
+
+        def tells() -> None:
+            with condition:
+                condition.notify_all()
+
+        threads(waits, tells)
+        return bool(done[0])
+
+    assert {in_simulation(seed, missed) for seed in range(SEEDS)} == {True, False}
+
+
+def test_tells_a_deadlock_with_the_stack_of_each_thread() -> None:
+    def embrace(_: Simulation) -> None:
+        first, second = threading.Lock(), threading.Lock()
+
+        def one_way() -> None:
+            with first, second:
+                pass
+
+        def other_way() -> None:
+            with second, first:
+                pass
+
+        threads(one_way, other_way)
+
+    told = []
+    for seed in range(SEEDS):
+        try:
+            in_simulation(seed, embrace)
+        except Deadlock as error:
+            told.append(str(error))
+    assert 0 < len(told) < SEEDS
+    assert all("one_way" in text and "other_way" in text for text in told)
+
+
+def test_a_wait_without_an_end_is_a_failure() -> None:
+    def spins(sim: Simulation) -> None:
+        while True:
+            sim.switch("spin")
+
+    with pytest.raises(TooManySteps, match="spins"):
+        in_simulation(1, spins, most_steps=1000)
+
+
+def test_an_exception_that_ends_a_thread_fails_the_run() -> None:
+    with pytest.raises(SimulationError, match="ZeroDivisionError"):
+        in_simulation(1, lambda _: threads(lambda: 1 / 0))
+
+
+def test_time_passes_only_in_the_simulation() -> None:
+    def sleeps(_: Simulation) -> float:
+        began = time.monotonic()
+        threads(lambda: time.sleep(3600), lambda: time.sleep(7200))
+        return time.monotonic() - began
+
+    assert 7200 <= in_simulation(1, sleeps) < 7201
+
+
+def pools_and_queues(sim: Simulation) -> tuple[str, list[int]]:
+    rows: queue.SimpleQueue[int] = queue.SimpleQueue()
+    with ThreadPoolExecutor(3) as pool:
+        for number in range(8):
+            pool.submit(rows.put, number)
+    return sim.digest, [rows.get() for _ in range(8)]
+
+
+def test_executors_run_everything_and_in_the_order_of_the_seed() -> None:
+    runs = [in_simulation(seed, pools_and_queues) for seed in range(20)]
+    assert all(sorted(order) == list(range(8)) for _, order in runs)
+    assert len({tuple(order) for _, order in runs}) > 1
+    assert runs == [in_simulation(seed, pools_and_queues) for seed in range(20)]
+    assert len({digest for digest, _ in runs}) > 10
+
+
+def test_who_is_killed_ends_and_holds_no_lock_that_others_want() -> None:
+    def kill(sim: Simulation) -> list[str]:
+        lock, seen = threading.Lock(), []
+
+        def holder() -> None:
+            with lock:
+                seen.append("held")
+                time.sleep(100)
+                seen.append("never")
+
+        sim.spawn("holder", holder, group="victim")
+        time.sleep(1)
+        sim.kill("victim")
+        assert lock.acquire(timeout=1)
+        return seen
+
+    for seed in range(SEEDS):
+        assert in_simulation(seed, kill) == ["held"]
+
+
+class Echo(asyncio.Protocol):
+    made: ClassVar[list[Any]] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.made.append(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)  # type: ignore[attr-defined]
+
+
+async def exchange(sim: Simulation, size: int, spoil: Callable[[Any], object] | None = None) -> bytes:
+    """Sends `size` bytes to an echo server and reads until all are back."""
+    loop = asyncio.get_running_loop()
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.bind(("127.0.0.1", 0))
+    await loop.create_server(Echo, sock=listening)
+    network = Network.of(sim)
+    network.delays.window = 4096
+    sock: Any = network.connect(listening.getsockname())
+    sent = bytes(range(256)) * (size // 256)
+
+    async def sends() -> None:
+        with contextlib.suppress(ConnectionError):
+            await loop.sock_sendall(sock, sent)
+
+    sending = loop.create_task(sends())
+    if spoil is not None:
+        loop.call_later(0.0005, spoil, sock.end)
+    got = b""
+    while len(got) < len(sent) and (data := await loop.sock_recv(sock, 1 << 16)):
+        got += data
+    await sending
+    assert got == sent
+    return got
+
+
+async def _whole(coroutine: Any) -> Any:
+    try:
+        return await coroutine
+    finally:
+        while Echo.made:
+            Echo.made.pop().abort()
+        await asyncio.sleep(1)
+
+
+def run(coroutine: Any) -> Any:
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        return runner.run(_whole(coroutine))
+
+
+def test_streams_deliver_all_bytes_in_order_whatever_the_window() -> None:
+    for seed in range(20):
+        assert len(in_simulation(seed, lambda sim: run(exchange(sim, 1 << 16)))) == 1 << 16
+
+
+def test_a_reset_reaches_both_ends() -> None:
+    with pytest.raises(ConnectionResetError):
+        in_simulation(1, lambda sim: run(exchange(sim, 1 << 16, lambda end: end.reset())))
+
+
+def test_of_a_silent_stream_nobody_hears() -> None:
+    async def waits(sim: Simulation) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(exchange(sim, 1 << 16, lambda end: end.silence()), 3600)
+
+    in_simulation(1, lambda sim: run(waits(sim)))
+
+
+def test_a_loop_is_woken_by_other_threads() -> None:
+    async def asks() -> int:
+        return await asyncio.get_running_loop().run_in_executor(None, lambda: 7)
+
+    assert {in_simulation(seed, lambda sim: run(asks())) for seed in range(SEEDS)} == {7}
