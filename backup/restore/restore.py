@@ -23,6 +23,7 @@ from uuid import UUID
 
 from ...storage.clock import SystemTime, Time
 from ...storage.exceptions import StorageError
+from ...storage.inspect.dump import CLEANER_STATE
 from ...storage.io.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -32,6 +33,7 @@ from ...storage.io.checkpoint import (
     format_offsets,
 )
 from ...storage.ledger.ledger import LEDGER_FILE
+from ...storage.ledger.ledger import decode as decode_ledger
 from ...storage.log.leader_epoch import LEADER_EPOCH_CHECKPOINT
 from ...storage.log.partition_metadata import write_partition_metadata
 from ...storage.manager.data_directory import LOCK_FILE, RESTORE_FILE
@@ -57,6 +59,9 @@ METADATA_FILE = "metadata.db"
 _STAGE = ".restoring"
 _MARGIN = 1.02
 """Room that is asked for before anything is written: logs, and some for indexes."""
+
+_INTERRUPTED = b'{"version":1,"checkpoint":0,"interrupted":true,"horizons":{}}'
+"""What a cleaner leaves that is killed in a pass. It knows no times of what is to go: they are read from the segments."""
 
 
 class RestoreError(StorageError):
@@ -237,6 +242,8 @@ class Restore:
         self._fs.write_atomically(f"{path}/{LEADER_EPOCH_CHECKPOINT}", format_lines(lines))
         if entry.ledger:
             self._fs.write_atomically(f"{path}/{LEDGER_FILE}", entry.ledger.encode())
+            if _was_being_cleaned(entry.ledger.encode()):
+                self._fs.write_atomically(f"{path}/{CLEANER_STATE}", _INTERRUPTED)
         for file in entry.files:
             self._fs.write_atomically(f"{path}/{file.name}", b"".join(self._fetcher.extent(file.extent)))
 
@@ -360,6 +367,15 @@ def _finish(jobs: Sequence[Future[None]], pool: ThreadPoolExecutor) -> None:
                     "where it was; a daemon does not start there before"
                 ) from error
             raise error
+
+
+def _was_being_cleaned(ledger_file: bytes) -> bool:
+    """True if records went above the cleaner's checkpoint: the cut fell into a pass, whose checkpoint moves at its end."""
+    ledger = decode_ledger(ledger_file)
+    if ledger is None:
+        return False
+    above = any(base >= ledger.checkpoint and entry.missing for base, entry in ledger.segments.items())
+    return above or ledger.pending is not None
 
 
 def _uuid(entry: Partition) -> UUID | None:
