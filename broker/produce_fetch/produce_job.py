@@ -236,6 +236,15 @@ class ProduceJob(LoopBudget):
         self._answers.append((topic, [row]))
         self._unsynced = [(partition, info.last_offset + 1)]
 
+    def handed_over(
+        self, topic: TopicKey, index: int, partition: Partition, size: int, written: asyncio.Future[LogAppendInfo]
+    ) -> ProduceReply:
+        """The answer once a thread has appended the request's only batch."""
+        rows: list[PartitionAnswer] = [(index, _NONE, -1, -1, -1, None)]
+        self._answers.append((topic, rows))
+        self._later = [_Later(topic, index, partition, rows, 0, size, written)]
+        return self.answer()
+
     def answer(self) -> ProduceReply:
         """The answer, when all has been appended or left to a thread. ConnectionAborted: acks 0, and a failure."""
         unsynced = self._unsynced
