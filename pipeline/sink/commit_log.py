@@ -2,10 +2,12 @@
 
     key     {"query": q}                 value   {"batch": n, "run": r, "parts": [{"task": …, "id": …, "producer": …, …}]}
     key     {"query": q, "task": t}      value   {"batch": n, "run": r}
+    key     {"query": q, "closed": true} value   {"batch": n, "run": r}, or null: the query is over
 
-JSON, so that people can read it with any consumer; the fields may get company in later versions. Both are written in
-transactions: a token in its driver's, a mark as the first record of its task's. `CommitLog` takes raw batches, markers too,
-and tells of each transaction whether it is open, committed or aborted, also above the last stable offset.
+JSON, so that people can read it with any consumer; the fields may get company in later versions. Tokens and marks are written
+in transactions: a token in its driver's, a mark as the first record of its task's. The third kind is a closing record: no
+attempt of that run at that batch, or at one before it, counts any more. `CommitLog` takes raw batches, markers too, and tells
+of each transaction whether it is open, committed or aborted, also above the last stable offset.
 """
 
 from __future__ import annotations
@@ -35,6 +37,10 @@ def mark_key(query: str, task: int) -> bytes:
     return json.dumps({"query": query, "task": task}).encode()
 
 
+def closed_key(query: str) -> bytes:
+    return json.dumps({"query": query, "closed": True}).encode()
+
+
 def encode_token(token: Token) -> bytes:
     parts = [{_NAMES.get(name, name): value for name, value in asdict(part).items()} for part in token.parts]
     return json.dumps({"batch": token.batch, "run": token.run, "parts": parts}, separators=(",", ":")).encode()
@@ -62,31 +68,36 @@ def decode_token(value: bytes) -> Token:
         ) from None
 
 
+class _Transaction:
+    """A transaction of one producer id. `first`: offset of its first record."""
+
+    __slots__ = ("epoch", "first", "outcome", "producer_id")
+
+    def __init__(self, producer_id: int, epoch: int, first: int, outcome: Outcome = Outcome.OPEN) -> None:
+        self.producer_id, self.epoch, self.first, self.outcome = producer_id, epoch, first, outcome
+
+
 class _Written(NamedTuple):
     """A record and its transaction."""
 
     offset: int
-    transaction: int
+    transaction: _Transaction
     value: bytes | None
 
 
-class _Transaction:
-    """A transaction of one producer id."""
-
-    __slots__ = ("epoch", "first", "outcome", "producer_id")
-
-    def __init__(self, producer_id: int, epoch: int, first: int) -> None:
-        self.producer_id, self.epoch, self.first = producer_id, epoch, first
-        self.outcome = Outcome.OPEN
+_IS_TASKS, _IS_CLOSING = b'"task"', b'"closed"'  # quotes inside of a name are escaped
 
 
 class CommitLog:
-    """A partition of the commit topic, fed from its start on. `query` None: of every query."""
+    """A partition of the commit topic, fed from its start on, or from where nothing before it matters. One thread at a time.
+
+    Memory follows the keys: of each the last committed record is kept, and what lies behind it.
+    """
 
     def __init__(self) -> None:
-        self._transactions: list[_Transaction] = []
-        self._open: dict[int, int] = {}
+        self._open: dict[int, _Transaction] = {}
         self._written: dict[bytes, list[_Written]] = {}
+        self._touched: set[bytes] = set()
 
     def feed(self, data: bytes | bytearray | memoryview) -> int | None:
         """Whole batches in order, as fetched raw; the offset behind them, or None when there were none."""
@@ -97,38 +108,44 @@ class CommitLog:
             if header.is_control:
                 for record in iterate_records(data, header.position, stop):
                     marker = parse_transaction_marker(record.key, record.value)
-                    number = self._open.pop(header.producer_id, None) if marker is not None else None
-                    if number is not None and marker is not None:
-                        ended = Outcome.COMMITTED if marker.is_commit else Outcome.GONE
-                        self._transactions[number].outcome = ended
+                    ended = self._open.pop(header.producer_id, None) if marker is not None else None
+                    if ended is not None and marker is not None:
+                        ended.outcome = Outcome.COMMITTED if marker.is_commit else Outcome.GONE
                 continue
-            if not header.is_transactional:
-                continue
-            number = self._open.get(header.producer_id, -1)
-            if number < 0:
-                number = self._open[header.producer_id] = len(self._transactions)
-                self._transactions.append(_Transaction(header.producer_id, header.producer_epoch, header.base_offset))
+            if header.is_transactional:
+                transaction = self._open.get(header.producer_id)
+                if transaction is None:
+                    transaction = _Transaction(header.producer_id, header.producer_epoch, header.base_offset)
+                    self._open[header.producer_id] = transaction
+            else:
+                transaction = _Transaction(
+                    header.producer_id, header.producer_epoch, header.base_offset, Outcome.COMMITTED
+                )
             for record in iterate_records(data, header.position, stop):
-                if record.key is not None:
-                    self._written.setdefault(bytes(record.key), []).append(
-                        _Written(record.offset, number, None if record.value is None else bytes(record.value))
-                    )
+                if record.key is None or not (header.is_transactional or _IS_CLOSING in bytes(record.key)):
+                    continue
+                key, value = bytes(record.key), None if record.value is None else bytes(record.value)
+                self._written.setdefault(key, []).append(_Written(record.offset, transaction, value))
+                self._touched.add(key)
         return end
 
     def finish(self, last_stable_offset: int) -> None:
-        """Called at the end: transactions below the last stable offset whose markers are gone were committed, since
-        cleaning keeps no records of aborted ones.
+        """Called at the end of what there is for now: transactions below the last stable offset whose markers are gone were
+        committed, since cleaning keeps no records of aborted ones.
         """
-        for number in self._open.values():
-            transaction = self._transactions[number]
+        for producer_id, transaction in list(self._open.items()):
             if transaction.first < last_stable_offset:
                 transaction.outcome = Outcome.COMMITTED
+                del self._open[producer_id]
+        self._trim()
 
     def queries(self) -> list[str]:
         """Queries that have a token. CommitTopicError."""
         try:
             return sorted(
-                str(json.loads(key)["query"]) for key in self._written if b'"task"' not in key and self._latest(key)
+                str(json.loads(key)["query"])
+                for key in self._written
+                if _IS_TASKS not in key and _IS_CLOSING not in key and self._latest(key)
             )
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise CommitTopicError(
@@ -143,17 +160,70 @@ class CommitLog:
         token = decode_token(value)
         return View(token, {part: self._outcome(query, part) for part in token.parts})
 
+    def is_closed(self, query: str, run: str, batch: int) -> bool:
+        """True if no attempt of this run at this batch that begins now can count: the batch is decided, or given up.
+
+        An open token counts as a committed one: either way it was written for attempts that had told, and its run writes no
+        other for the batch. CommitTopicError.
+        """
+        closing = self._current(closed_key(query))
+        if any(record.value is None for record in closing):
+            return True
+        decided = [record.value for record in self._current(token_key(query)) if record.value is not None]
+        ended = [_decode_closing(record.value) for record in closing if record.value is not None]
+        ended += [(token.run, token.batch) for token in map(decode_token, decided)]
+        return any(whose == run and last >= batch for whose, last in ended)
+
+    def start_of(self, query: str, task: int) -> int | None:
+        """The offset from which on everything lies that a view of the query needs, and this task's marks; None: nothing does.
+
+        CommitTopicError.
+        """
+        tokens = self._written.get(token_key(query), [])
+        tasks = {
+            part.task for record in tokens if record.value is not None for part in decode_token(record.value).parts
+        }
+        keys = (mark_key(query, number) for number in tasks | {task})
+        offsets = [record.offset for record in tokens]
+        offsets += (record.offset for key in keys for record in self._written.get(key, ()))
+        return min(offsets, default=None)
+
+    # -- inside
+
+    def _trim(self) -> None:
+        """Forgets what is settled, but for the last committed record of a key: as cleaning does."""
+        for key in list(self._touched):
+            current = sorted(self._current(key), key=lambda record: record.offset)
+            if current:
+                self._written[key] = current
+            else:
+                del self._written[key]
+            if all(record.transaction.outcome is not Outcome.OPEN for record in current):
+                self._touched.discard(key)
+
+    def _current(self, key: bytes) -> list[_Written]:
+        """Records of a key that count or may come to count: the last committed one, and open ones."""
+        there = [record for record in self._written.get(key, ()) if record.transaction.outcome is not Outcome.GONE]
+        committed = [record for record in there if record.transaction.outcome is Outcome.COMMITTED]
+        return [*committed[-1:], *(record for record in there if record.transaction.outcome is Outcome.OPEN)]
+
     def _latest(self, key: bytes) -> bytes | None:
-        committed = [
-            record
-            for record in self._written.get(key, ())
-            if self._transactions[record.transaction].outcome is Outcome.COMMITTED
-        ]
+        committed = [record for record in self._written.get(key, ()) if record.transaction.outcome is Outcome.COMMITTED]
         return committed[-1].value if committed else None
 
     def _outcome(self, query: str, part: Part) -> Outcome:
         for record in reversed(self._written.get(mark_key(query, part.task), ())):
-            transaction = self._transactions[record.transaction]
-            if (transaction.producer_id, transaction.epoch) == (part.producer_id, part.epoch):
-                return transaction.outcome
+            if (record.transaction.producer_id, record.transaction.epoch) == (part.producer_id, part.epoch):
+                return record.transaction.outcome
         return Outcome.GONE
+
+
+def _decode_closing(value: bytes) -> tuple[str, int]:
+    """(run, last batch). CommitTopicError."""
+    try:
+        found = json.loads(value)
+        return str(found["run"]), int(found["batch"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise CommitTopicError(
+            f"the commit topic holds a record that can't be read ({error!r}); is commit.topic another program's?"
+        ) from None

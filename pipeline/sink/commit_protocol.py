@@ -1,9 +1,12 @@
 """Commits a batch of many transactions as one: values and decisions, no I/O. See docs/adr/0034-pipeline-sink.md.
 
     task      begin ── mark ── rows … ──► Part                         a transaction, left open
-    driver    fence ── read ── settle ── write the token ── end each part
+    driver    fence ── read ── settle ── write the token ── end each part ── sweep
                                               ▲
                      before it the batch is not there; after it, it is, and any driver may end the parts
+
+An attempt may lose, and die or go on. What is open when the driver sweeps is aborted then; one that begins later finds, when
+it looks at the commit topic behind its mark, that its batch is closed, and aborts itself (docs/adr/0086-lost-attempts.md).
 
 `Committer.commit` runs the driver's row against a `Cluster`, which is Kafka in `committer.py` and a model in the tests.
 """
@@ -86,6 +89,12 @@ class Cluster(Protocol):
     def end(self, part: Part, *, commit: bool) -> bool:
         """Ends the transaction of a part; False when it can be ended so no more (which says nothing of how it ended)."""
 
+    def end_all(self, parts: Sequence[Part], *, commit: bool) -> bool:
+        """`end` for each of them, whatever becomes of another, side by side; False when it was False for one."""
+
+    def close(self, batch: int) -> None:
+        """Tell attempts of this run at this batch, or at one before it, that begin from now on that they don't count."""
+
     def write(self, token: Token) -> None:
         """Write a token; fails, and writes nothing, when another driver has fenced this one."""
 
@@ -152,7 +161,7 @@ class Committer:
             self._cluster.write(decision.token)
             keep = decision.token.parts
             open_parts = [part for part in keep if part in parts]
-            if not self._end(open_parts):
+            if not self._cluster.end_all(open_parts, commit=True):
                 gone = self.settle(self._cluster.read()).parts(Outcome.GONE)
                 if gone:
                     names = ", ".join(part.transactional_id for part in gone)
@@ -160,8 +169,10 @@ class Committer:
                         f"batch {batch}: the transactions {names} were aborted before they could be committed (by "
                         "transaction.timeout.ms, or by an administrator); start the query again: it writes what is missing"
                     )
-        for part in decision.superfluous:
-            self._cluster.end(part, commit=False)
+        else:
+            self._cluster.close(batch)
+        self._cluster.end_all(decision.superfluous, commit=False)
+        # Behind the token, or the closing record: an attempt whose transaction begins too late for this finds one of them.
         self._cluster.sweep(keep)
         return decision.token is not None
 
@@ -171,12 +182,8 @@ class Committer:
             still_open = view.parts(Outcome.OPEN)
             if not still_open:
                 return view
-            self._end(still_open)
+            self._cluster.end_all(still_open, commit=True)
             self._pause(number)
             view = self._cluster.read()
         left = ", ".join(part.transactional_id for part in view.parts(Outcome.OPEN))
         raise LostPartError(f"the transactions {left} are neither committed nor aborted; see `tidelog transactions`")
-
-    def _end(self, parts: Sequence[Part]) -> bool:
-        ended = [self._cluster.end(part, commit=True) for part in parts]  # each, whatever became of another
-        return all(ended)

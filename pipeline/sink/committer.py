@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.create_topics import (
@@ -32,9 +33,9 @@ from ...protocol.records.record_batch import Record
 from ..exceptions import BrokerError, UnsupportedBrokerError
 from ..wire.client import KafkaClient, leaders
 from ..wire.errors import check
-from .commit_log import CommitLog, encode_token, mark_key, token_key
+from .commit_log import CommitLog, closed_key, encode_mark, encode_token, mark_key, token_key
 from .commit_protocol import Committer, Outcome, Part, Token, View
-from .producer import Producer, ProducerId, end_transaction, init_producer
+from .producer import Producer, ProducerId, end_transaction, end_transactions, init_producer
 
 #: Of the driver's own transaction, which lives for a moment.
 _DRIVER_TIMEOUT_MS = 60_000
@@ -45,7 +46,7 @@ _TOPIC_SETTINGS = {
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "86400000",
 }
-_EARLIEST, _LATEST = -2, -1
+_EARLIEST = -2
 
 
 #: Of a task's id, over the batches.
@@ -101,29 +102,49 @@ def _is_there(client: KafkaClient, topic: str) -> bool:
 class KafkaCluster:
     """A `Cluster` for one query's run; driver, one thread. Errors of the wire, DeliveryError, CommitTopicError."""
 
-    def __init__(self, client: KafkaClient, topic: str, prefix: str, query: str, run: str) -> None:
+    def __init__(
+        self, client: KafkaClient, topic: str, prefix: str, query: str, run: str, *, start: Start | None = None
+    ) -> None:
+        """`start`: where everything begins that matters of the query, if that is known; else all of the topic is read."""
         self._client, self._topic, self._prefix, self._query, self._run = client, topic, prefix, query, run
         ensure_commit_topic(client, topic)
         self._producer: ProducerId | None = None
+        self._reader = CommitReader(topic, start)
 
     def fence(self) -> None:
         self._producer = init_producer(self._client, driver_id(self._prefix, self._query), _DRIVER_TIMEOUT_MS)
 
     def read(self) -> View:
-        return read_commit_log(self._client, self._topic).view(self._query)
+        return self._reader.read(self._client).view(self._query)
 
     def end(self, part: Part, *, commit: bool) -> bool:
         return end_transaction(
             self._client, part.transactional_id, ProducerId(part.producer_id, part.epoch), commit=commit
         )
 
+    def end_all(self, parts: Sequence[Part], *, commit: bool) -> bool:
+        named = [(part.transactional_id, ProducerId(part.producer_id, part.epoch)) for part in parts]
+        return all(end_transactions(self._client, named, commit=commit))
+
+    def close(self, batch: int, *, over: bool = False) -> None:
+        # Outside of transactions, and without fencing: it says something of this run alone, and any driver may say it.
+        sender = Producer(self._client, init_producer(self._client, None))
+        sender.partitions(self._topic)
+        record = Record(0, now_ms(), closed_key(self._query), None if over else encode_mark(batch, self._run))
+        made = build_batch(
+            [record], producer_id=sender.producer.id, producer_epoch=sender.producer.epoch, base_sequence=0
+        )
+        sender.send(self._topic, [(COMMIT_PARTITION, 1, bytearray(made))])
+        sender.flush()
+
     def write(self, token: Token) -> None:
         self._write([(token_key(self._query), encode_token(token))])
 
     def forget(self, tasks: Sequence[int]) -> None:
-        """Takes the query's token and marks away: nothing will ask for them again."""
+        """Takes the query's token and marks away: nothing will ask for them again. Attempts that begin later find it over."""
         self.fence()
-        self._write([(token_key(self._query), None), *((mark_key(self._query, task), None) for task in tasks)])
+        gone = [token_key(self._query), closed_key(self._query), *(mark_key(self._query, task) for task in tasks)]
+        self._write([(key, None) for key in gone])
 
     def sweep(self, keep: Sequence[Part]) -> None:
         # At every commit: an attempt that lost, of whatever number, may have died with its node, and its open transaction
@@ -192,60 +213,117 @@ class KafkaCluster:
         return [transaction.transactional_id for transaction in answer.transaction_states]
 
 
-def read_commit_log(client: KafkaClient, topic: str, partition: int = COMMIT_PARTITION) -> CommitLog:
-    """Read all of the commit topic up to now, open transactions included. Raises errors of the wire; nothing is left
-    out in silence.
+class Start(NamedTuple):
+    """A place in the commit topic. `topic_id`: a topic that was made anew has another one; zeros from brokers before 2.8."""
+
+    topic_id: bytes
+    offset: int
+
+
+class CommitReader:
+    """The commit topic, read on from where the last look ended; from `start` the first time, or from its beginning. One thread.
+
+    Errors of the wire; nothing is left out in silence.
     """
-    position, end = (_offset(client, topic, partition, which) for which in (_EARLIEST, _LATEST))
-    log = CommitLog()
-    stable = None
-    while position < end:
-        answer = client.retry(partial(_fetch, client, topic, partition, position))
-        if stable is None:
-            # Transactions that have ended by now have their markers below this high watermark: read at least up to there.
-            stable, end = answer.last_stable_offset, max(end, answer.high_watermark)
-        position = log.feed(answer.records or b"") or position
-    log.finish(stable or 0)
-    return log
 
+    def __init__(self, topic: str, start: Start | None = None) -> None:
+        self._topic = topic
+        self._topic_id: bytes | None = None if start is None else start.topic_id
+        self._position: int | None = None if start is None else start.offset
+        self._log = CommitLog()
 
-def _fetch(client: KafkaClient, topic: str, partition: int, position: int) -> PartitionData:
-    node = _leader(client, topic, partition)
-    most = client.settings.fetch_max_bytes
-    wanted = FetchPartition(partition=partition, fetch_offset=position, partition_max_bytes=most)
-    request = FetchRequest(
-        max_wait_ms=100, min_bytes=1, max_bytes=most, topics=[FetchTopic(topic=topic, partitions=[wanted])]
-    )
-    answer = client.connection(node).request(request, FetchResponse, up_to=11, at_least=4)
-    check(answer.error_code, f"reading {topic}")
-    fetched = answer.responses[0].partitions[0]
-    check(fetched.error_code, f"reading {topic}-{partition}")
-    if not fetched.records:
-        # Cleaning keeps a log's last batch: there is something below the end, and it will come.
-        raise BrokerError(
-            ErrorCode.REQUEST_TIMED_OUT, f"nothing came of {topic}-{partition} at {position}", retriable=True
+    def read(self, client: KafkaClient) -> CommitLog:
+        """All that is written up to now, open transactions included. The same object each time."""
+        end = stable = None
+        while end is None or self._position is None or self._position < end:
+            answer = client.retry(lambda: self._fetch(client))
+            if answer is None:
+                self._log, self._position = CommitLog(), None
+                end = stable = None
+                continue
+            if stable is None or end is None:
+                # Transactions that have ended by now have their markers below this high watermark: read at least up to there.
+                stable, end = answer.last_stable_offset, answer.high_watermark
+            self._position = self._log.feed(answer.records or b"") or self._position
+        self._log.finish(stable or 0)
+        return self._log
+
+    def start_of(self, query: str, task: int) -> Start | None:
+        """Where a driver of the query may begin to read, as of the last look."""
+        offset = self._log.start_of(query, task)
+        return None if offset is None or self._topic_id is None else Start(self._topic_id, offset)
+
+    # -- inside
+
+    def _fetch(self, client: KafkaClient) -> PartitionData | None:
+        """None: there is no such offset, or it is another topic now. BrokerError, also where nothing came of what is there."""
+        node, topic_id = _leader(client, self._topic, COMMIT_PARTITION)
+        if topic_id != self._topic_id:
+            known, self._topic_id = self._topic_id, topic_id
+            if known is not None:
+                return None
+        if self._position is None:
+            self._position = _offset(client, self._topic, COMMIT_PARTITION, _EARLIEST)
+        position, most = self._position, client.settings.fetch_max_bytes
+        wanted = FetchPartition(partition=COMMIT_PARTITION, fetch_offset=position, partition_max_bytes=most)
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=1, max_bytes=most, topics=[FetchTopic(topic=self._topic, partitions=[wanted])]
         )
-    return fetched
+        answer = client.connection(node).request(request, FetchResponse, up_to=11, at_least=4)
+        check(answer.error_code, f"reading {self._topic}")
+        if not answer.responses:  # a broker that slows its clients down
+            raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"nothing was told of {self._topic}", retriable=True)
+        fetched = answer.responses[0].partitions[0]
+        if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return None
+        check(fetched.error_code, f"reading {self._topic}-{COMMIT_PARTITION}")
+        if not fetched.records and position < fetched.high_watermark:
+            # Cleaning keeps a log's last batch: there is something below the end, and it will come.
+            raise BrokerError(
+                ErrorCode.REQUEST_TIMED_OUT, f"nothing came of {self._topic}-{COMMIT_PARTITION} at {position}",
+                retriable=True,
+            )  # fmt: skip
+        return fetched
 
 
-def _leader(client: KafkaClient, topic: str, partition: int) -> int:
-    found = leaders(client.metadata([topic])).get((topic, partition))
+_readers = threading.local()
+_MOST_READERS = 8
+
+
+def kept_reader(client: KafkaClient, topic: str) -> CommitReader:
+    """This thread's reader of that topic: a Python worker of Spark lives for many tasks, and each reads what has come since."""
+    kept: dict[tuple[object, str], CommitReader] = getattr(_readers, "kept", {})
+    _readers.kept = kept
+    key = (client.settings.bootstrap, topic)
+    if key not in kept:
+        if len(kept) >= _MOST_READERS:
+            kept.clear()
+        kept[key] = CommitReader(topic)
+    return kept[key]
+
+
+def read_commit_log(client: KafkaClient, topic: str) -> CommitLog:
+    """Read all of the commit topic up to now, open transactions included. Raises errors of the wire."""
+    return CommitReader(topic).read(client)
+
+
+def _leader(client: KafkaClient, topic: str, partition: int) -> tuple[int, bytes]:
+    """(node, topic id)."""
+    answer = client.metadata([topic])
+    found = leaders(answer).get((topic, partition))
     if found is None or found.node_id < 0:
         raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader", retriable=True)
-    return found.node_id
+    return found.node_id, bytes(answer.topics[0].topic_id)
 
 
 def _offset(client: KafkaClient, topic: str, partition: int, which: int) -> int:
-    def ask() -> int:
-        node = _leader(client, topic, partition)
-        wanted = ListOffsetsPartition(partition_index=partition, timestamp=which)
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
-        answer = client.connection(node).request(request, ListOffsetsResponse, up_to=6, at_least=1)
-        listed = answer.topics[0].partitions[0]
-        check(listed.error_code, f"the offsets of {topic}-{partition}")
-        return int(listed.offset)
-
-    return client.retry(ask)
+    node, _ = _leader(client, topic, partition)
+    wanted = ListOffsetsPartition(partition_index=partition, timestamp=which)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+    answer = client.connection(node).request(request, ListOffsetsResponse, up_to=6, at_least=1)
+    listed = answer.topics[0].partitions[0]
+    check(listed.error_code, f"the offsets of {topic}-{partition}")
+    return int(listed.offset)
 
 
 def settle_all(client: KafkaClient, topic: str, pause: Callable[[int], None] = time.sleep) -> dict[str, int]:

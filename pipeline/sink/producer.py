@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,6 +38,8 @@ from ..wire.errors import check
 
 #: As Kafka's producers: a broker remembers the last five batches of a producer on a partition, to know them again.
 MOST_IN_FLIGHT = 5
+#: EndTxn requests that wait for their answers, of one coordinator.
+MOST_ENDS = 50
 #: Bytes of batches in one request; one that is larger goes alone.
 REQUEST_BYTES = 1 << 20
 #: The versions of Produce and EndTxn before KIP-890's transactions, and with them.
@@ -131,6 +133,44 @@ def end_transaction(client: KafkaClient, transactional_id: str, producer: Produc
             return False
         raise
     return True
+
+
+def end_transactions(client: KafkaClient, named: Sequence[tuple[str, ProducerId]], *, commit: bool) -> list[bool]:
+    """As `end_transaction` for each (transactional id, producer), with `MOST_ENDS` on their way to each coordinator."""
+    if len(named) < 2:
+        return [end_transaction(client, name, producer, commit=commit) for name, producer in named]
+    version = END_V2 if has_transactions_v2(client) else END_V1
+    found: dict[int, bool] = {}
+    waiting: dict[int, deque[tuple[int, Connection, Ticket[EndTxnResponse]]]] = {}
+
+    def receive(node: int) -> None:
+        number, connection, ticket = waiting[node].popleft()
+        code = connection.receive(ticket).error_code
+        if not code or code in _ENDED:
+            found[number] = not code
+
+    # What fails here, for whatever reason, is asked again below by itself: to end a transaction twice is harmless.
+    nodes = client.coordinators([name for name, _ in named], CoordinatorKind.TRANSACTION)
+    for number, (name, producer) in enumerate(named):
+        node = nodes.get(name)
+        if node is None:
+            continue
+        request = EndTxnRequest(
+            transactional_id=name, producer_id=producer.id, producer_epoch=producer.epoch, committed=commit
+        )
+        with contextlib.suppress(BrokerError, BrokerUnreachableError):
+            if len(waiting.setdefault(node, deque())) >= MOST_ENDS:
+                receive(node)
+            connection = client.connection(node)
+            waiting[node].append((number, connection, connection.send(request, EndTxnResponse, up_to=version)))
+    for node, left in waiting.items():
+        while left:
+            with contextlib.suppress(BrokerError, BrokerUnreachableError):
+                receive(node)
+    return [
+        found[number] if number in found else end_transaction(client, name, producer, commit=commit)
+        for number, (name, producer) in enumerate(named)
+    ]
 
 
 #: Errors of a coordinator to a producer that comes too late.

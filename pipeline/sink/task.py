@@ -24,9 +24,10 @@ from .commit_protocol import Committer, LostPartError, Outcome, Part
 from .committer import (
     COMMIT_PARTITION,
     KafkaCluster,
+    Start,
     ensure_commit_topic,
+    kept_reader,
     now_ms,
-    read_commit_log,
     task_id,
 )
 from .options import SinkOptions
@@ -41,24 +42,32 @@ class TransactionTimeError(PipelineError):
     """A batch took so long that its transactions might not live until they are committed."""
 
 
+class ClosedBatchError(PipelineError):
+    """An attempt began when its batch was committed, or given up, by its own run already: its rows don't count."""
+
+
 class Place(NamedTuple):
-    """Origin of rows: query, run, batch, task and attempt."""
+    """Origin of rows: query, run, batch, task and attempt. `is_run_known`: no other start of the query has this run's name."""
 
     query: str
     run: str
     batch: int
     task: int
     attempt: int
+    is_run_known: bool = True
 
 
 class Written(NamedTuple):
-    """Result of a task for the driver. `part` is None without transactions; `started_ms`: start of its transaction."""
+    """Result of a task for the driver. `part` is None without transactions; `started_ms`: start of its transaction; `start`:
+    where the driver may begin to read the commit topic.
+    """
 
     rows: int
     size: int
     part: Part | None = None
     place: Place | None = None
     started_ms: int = 0
+    start: Start | None = None
 
 
 def write_rows(
@@ -69,7 +78,7 @@ def write_rows(
     make_client: Callable[[Any], KafkaClient] = KafkaClient,
     clock_ms: Callable[[], int] = now_ms,
 ) -> Written:
-    """Write all rows of Arrow record batches; with a `place`, into a transaction that is left open."""
+    """Write all rows of Arrow record batches; with a `place`, into a transaction that is left open. ClosedBatchError."""
     with make_client(options.client) as client:
         if place is None:
             sender = Producer(client, init_producer(client, None), delivery_timeout_ms=options.delivery_timeout_ms)
@@ -94,13 +103,20 @@ def write_rows(
             # commit finds this attempt should it lose. The mark's fate is the rows' wherever it lies in the transaction.
             sender.send(options.commit_topic, [(COMMIT_PARTITION, 1, bytearray(data))])
             sender.flush()
+            # Only now: a batch that is closed later finds this transaction in its sweep.
+            reader = kept_reader(client, options.commit_topic)
+            if reader.read(client).is_closed(place.query, place.run, place.batch) and place.is_run_known:
+                raise ClosedBatchError(
+                    f"batch {place.batch} of {place.query} was committed or given up before attempt {place.attempt} at task "
+                    f"{place.task} began; its transaction is aborted, and nothing is lost"
+                )
             rows, fingerprint = _write(options, batches, sender, producer, clock_ms)
         except BaseException:
             with contextlib.suppress(PipelineError):
                 end_transaction(client, name, producer, commit=False)
             raise
         part = Part(place.task, name, producer.id, producer.epoch, rows, fingerprint)
-        return Written(rows, sender.bytes_sent, part, place, started)
+        return Written(rows, sender.bytes_sent, part, place, started, reader.start_of(place.query, place.task))
 
 
 def _write(
@@ -146,7 +162,7 @@ def _builder(options: SinkOptions, partitions: int, producer: ProducerId, transa
 
 def settle_pending(client: KafkaClient, options: SinkOptions, query: str) -> None:
     """Carries out what the query's token says. LostPartError when a part stays open."""
-    if read_commit_log(client, options.commit_topic).view(query).parts(Outcome.OPEN):
+    if kept_reader(client, options.commit_topic).read(client).view(query).parts(Outcome.OPEN):
         cluster = KafkaCluster(client, options.commit_topic, options.prefix, query, "")
         Committer(cluster, "", pause=_pause).settle(cluster.read())
 
@@ -169,7 +185,7 @@ def last_version(options: SinkOptions, *, make_client: Callable[[Any], KafkaClie
         ensure_commit_topic(client, options.commit_topic)
         with contextlib.suppress(LostPartError):
             settle_pending(client, options, options.application)
-        view = read_commit_log(client, options.commit_topic).view(options.application)
+        view = kept_reader(client, options.commit_topic).read(client).view(options.application)
     if view.token is None:
         return Versions(0, 0)
     if view.parts(Outcome.COMMITTED) != list(view.token.parts):
@@ -199,14 +215,16 @@ def commit_batch(
     place = done[0][0]
     elapsed = max(clock_ms() - started for _, _, started in done)
     if elapsed > MOST_OF_ITS_TIME * options.transaction_timeout_ms:
-        abort_batch(options, written, make_client=make_client)
+        abort_batch(options, written, is_over=forget, make_client=make_client)
         raise TransactionTimeError(
             f"the batch took {elapsed / 1000:.0f} s, and its transactions live for {options.transaction_timeout_ms / 1000:g} s "
             "(kafka.transaction.timeout.ms): make that larger (with the broker's transaction.max.timeout.ms), or the batch "
             "smaller (maxOffsetsPerTrigger)"
         )
     with make_client(options.client) as client:
-        cluster = KafkaCluster(client, options.commit_topic, options.prefix, place.query, place.run)
+        cluster = KafkaCluster(
+            client, options.commit_topic, options.prefix, place.query, place.run, start=_earliest_start(written)
+        )
         new = Committer(cluster, place.run, pause=_pause).commit(place.batch, [part for _, part, _ in done])
         if forget:
             cluster.forget([part.task for _, part, _ in done])
@@ -218,10 +236,12 @@ def abort_batch(
     written: Sequence[Written | None],
     place: Place | None = None,
     *,
+    is_over: bool = False,
     make_client: Callable[[Any], KafkaClient] = KafkaClient,
 ) -> None:
     """Aborts what the batch's tasks have open, those too that were killed before they could tell; never what a token has decided,
-    which is carried out instead. `place`: of any task, for when none told. Transactions of a broker that can't be reached time
+    which is carried out instead. `place`: of any task, for when none told; `is_over`: nobody
+    will write under the query's name again. Transactions of a broker that can't be reached time
     out by themselves.
     """
     told = [result for result in written if result is not None]
@@ -233,11 +253,21 @@ def abort_batch(
         cluster = KafkaCluster(client, options.commit_topic, options.prefix, place.query, place.run)
         view = cluster.read()
         decided = view.token.parts if view.token is not None else ()
-        for part in parts:
-            if part not in decided:
-                cluster.end(part, commit=False)
+        cluster.end_all([part for part in parts if part not in decided], commit=False)
+        # Before what is open is looked for: an attempt that begins too late to be found there finds this.
+        if place.is_run_known:
+            cluster.close(place.batch, over=is_over)
         cluster.abandon(place.batch, decided)
         Committer(cluster, "", pause=_pause).settle(view)
+
+
+def _earliest_start(written: Sequence[Written]) -> Start | None:
+    """None: some task knows of none, or they saw different topics."""
+    starts = [result.start for result in written if result.part is not None]
+    known = [start for start in starts if start is not None]
+    if len(known) < len(starts) or len({start.topic_id for start in known}) != 1:
+        return None
+    return min(known, key=lambda start: start.offset)
 
 
 def _pause(number: int) -> None:

@@ -55,7 +55,8 @@ class BatchWriter(DataSourceArrowWriter):
         commit_batch(self._options, _written(messages), forget=self._options.application is None)
 
     def abort(self, messages: list[Any]) -> None:
-        abort_batch(self._options, _written(messages), self._place(0, 0) if self._options.exactly_once else None)
+        place = self._place(0, 0) if self._options.exactly_once else None
+        abort_batch(self._options, _written(messages), place, is_over=self._options.application is None)
 
     def _place(self, task: int, attempt: int) -> Place:
         query = self._options.application or f"job-{self._job}"
@@ -78,9 +79,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 raise OptionError(
                     "Spark does not say which batch of which query this is; set delivery to at-least-once"
                 )
-            place = Place(
-                query, (run or query).replace("-", "")[:8], int(batch), task.partitionId(), task.attemptNumber()
-            )
+            name = (run or query).replace("-", "")[:8]
+            place = Place(query, name, int(batch), task.partitionId(), task.attemptNumber(), is_run_known=bool(run))
         return Message(write_rows(self._options, iterator, place))
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  # pyspark's name

@@ -8,7 +8,7 @@ answer says of single topics or partitions is its caller's, who raises by `check
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
@@ -116,6 +116,22 @@ class KafkaClient:
             return answer
 
         return self.retry(ask)
+
+    def coordinators(self, keys: Sequence[str], kind: CoordinatorKind) -> dict[str, int]:
+        """Coordinators of many keys, looked up together: key → broker's id. Those of which nothing is told now are left out."""
+        unknown = [key for key in keys if (key, kind) not in self._coordinators]
+
+        def ask() -> None:
+            connection = self.any_connection()
+            version = connection.version_of(FindCoordinatorRequest, _FIND_UP_TO)
+            for coordinator in connection.run(find_coordinators(kind, unknown, version, _FIND_UP_TO)):
+                if not coordinator.error_code:
+                    self._brokers[coordinator.node_id] = (coordinator.host, coordinator.port)
+                    self._coordinators[coordinator.key, kind] = coordinator.node_id
+
+        if unknown:
+            self.retry(ask)
+        return {key: self._coordinators[key, kind] for key in keys if (key, kind) in self._coordinators}
 
     def metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
         """Ask for the metadata of these topics, of all with None; creates none. Remembers the brokers' addresses."""

@@ -10,18 +10,30 @@ from support.committed import committed
 from support.sink_parts import COMMITS, PREFIX, TOPIC, numbers, write, write_part
 from tidelog.clients.kafka.conversations import CoordinatorKind
 from tidelog.pipeline.exceptions import BrokerError, UnsupportedBrokerError
+from tidelog.pipeline.sink.commit_log import CommitLog
 from tidelog.pipeline.sink.commit_protocol import Committer, Outcome, Token
 from tidelog.pipeline.sink.committer import (
+    CommitReader,
     KafkaCluster,
     driver_id,
     read_commit_log,
     settle_all,
     task_id,
 )
-from tidelog.pipeline.sink.producer import DeliveryError, Producer, ProducerId, end_transaction, init_producer
+from tidelog.pipeline.sink.producer import (
+    MOST_ENDS,
+    DeliveryError,
+    Producer,
+    ProducerId,
+    end_transaction,
+    end_transactions,
+    init_producer,
+)
 from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.settings import ClientSettings
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
+from tidelog.protocol.records.memory_records import iterate_batches
 from tidelog.testing import Broker
 
 
@@ -187,6 +199,59 @@ def test_looking_for_lost_attempts_asks_each_broker_once_and_a_new_one_for_this_
     monkeypatch.setattr(client, "request_from", older)
     assert Committer(KafkaCluster(client, COMMITS, PREFIX, "q.1", "r"), "r").commit(0, [part])
     assert told == {2: [lost], 1: [sorted(others + lost)], 0: [sorted(others + lost)], None: []}[newest]
+
+
+def test_the_commit_topic_is_read_on_from_where_it_was(
+    broker: Broker, client: KafkaClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one reader, and by a driver that is told where its query begins: fetches are counted by their first offset."""
+    reader = CommitReader(COMMITS)
+    for batch in range(4):
+        parts = [write_part(client, "q", "r", batch, task, []) for task in range(3)]
+        reader.read(client)
+        starts = [reader.start_of("q", task) for task in range(3)]
+        assert Committer(cluster(client, "r"), "r").commit(batch, parts)
+    everything = read_commit_log(client, COMMITS)
+    assert reader.read(client).view("q") == everything.view("q")
+    offsets: list[int] = []
+    feed = CommitLog.feed
+
+    def counted(self: CommitLog, data: Any) -> int | None:
+        offsets.extend(header.base_offset for header in iterate_batches(data))
+        return feed(self, data)
+
+    monkeypatch.setattr(CommitLog, "feed", counted)
+    assert reader.read(client).view("q") == everything.view("q")
+    assert offsets == []
+    start = min(one for one in starts if one is not None)
+    told = KafkaCluster(client, COMMITS, PREFIX, "q", "r", start=start)
+    assert told.read() == everything.view("q")
+    # A batch has three marks, their markers, a token and its marker: of the last two that is all, of those before nothing.
+    assert 8 <= len(offsets) <= 16
+    assert min(offsets) == start.offset
+
+
+def test_a_commit_topic_that_was_made_anew_is_read_from_its_beginning(broker: Broker, client: KafkaClient) -> None:
+    reader = CommitReader(COMMITS)
+    assert Committer(cluster(client, "r"), "r").commit(0, [write_part(client, "q", "r", 0, 0, [])])
+    assert reader.read(client).queries() == ["q"]
+    start = reader.start_of("q", 0)
+    client.request(DeleteTopicsRequest(topic_names=[COMMITS], timeout_ms=30_000), DeleteTopicsResponse, up_to=5)
+    part = write_part(client, "other", "r", 0, 0, [])
+    other = KafkaCluster(client, COMMITS, PREFIX, "other", "r")
+    assert Committer(other, "r").commit(0, [part])
+    assert reader.read(client).queries() == ["other"]
+    told = KafkaCluster(client, COMMITS, PREFIX, "other", "r", start=start)
+    assert told.read() == other.read()
+
+
+def test_many_parts_are_ended_together_each_for_itself(broker: Broker, client: KafkaClient, version: str) -> None:
+    """More than may be on their way; among them one that was lost, and one that is asked twice."""
+    parts = [write_part(client, "q", "r", 0, task, []) for task in range(2 * MOST_ENDS + 5)]
+    init_producer(client, parts[MOST_ENDS].transactional_id)
+    named = [(part.transactional_id, ProducerId(part.producer_id, part.epoch)) for part in parts]
+    assert end_transactions(client, named, commit=True) == [number != MOST_ENDS for number in range(len(parts))]
+    assert end_transactions(client, [], commit=True) == []
 
 
 def test_what_is_forgotten_leaves_no_token(broker: Broker, client: KafkaClient) -> None:

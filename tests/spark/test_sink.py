@@ -16,6 +16,7 @@ from tidelog.pipeline.sink.commit_protocol import Token
 from tidelog.pipeline.sink.committer import KafkaCluster
 from tidelog.pipeline.sink.options import SinkOptions, parse_sink_options
 from tidelog.pipeline.sink.task import (
+    ClosedBatchError,
     Place,
     TransactionTimeError,
     abort_batch,
@@ -121,6 +122,30 @@ def test_an_attempt_that_is_still_going_when_its_batch_is_committed_writes_nothi
     assert [record.value for record in committed(broker.bootstrap_servers, "going")] == [b"0", b"1"]
 
 
+@pytest.mark.parametrize("way", ["committed", "committed and forgotten", "aborted", "aborted for good"])
+def test_an_attempt_that_begins_when_its_batch_is_over_leaves_nothing_open(broker: Broker, way: str) -> None:
+    """Readers would wait for it until its transaction's time is over: 15 minutes."""
+    name = way.replace(" ", "-")
+    broker.create_topic(name, 1)
+    one = options(broker, name)
+    written = write(one, "r", 3, rows("3"), query=name)
+    if way.startswith("committed"):
+        commit_batch(one, written, forget=way.endswith("forgotten"))
+    else:
+        abort_batch(one, written, is_over=way.endswith("good"))
+    for batch in (3, 2):  # also of a batch before it
+        with pytest.raises(
+            ClosedBatchError, match=rf"batch {batch} of {name} was committed or given up before attempt 1"
+        ):
+            write(one, "r", batch, rows("late"), query=name, attempt=1)
+    assert [record.value for record in committed(broker.bootstrap_servers, name)] == [b"3"] * way.startswith(
+        "committed"
+    )
+    if way in ("committed", "aborted"):  # the query's next run is another one, and its batches count
+        assert commit_batch(one, write(one, "s", 4, rows("4"), query=name))
+        assert committed(broker.bootstrap_servers, name)[-1].value == b"4"
+
+
 def test_a_task_that_could_not_tell_leaves_no_transaction_behind(broker: Broker) -> None:
     """Spark kills the other tasks of a stage that has failed: what they have open holds readers back until it runs out."""
     broker.create_topic("killed", 1)
@@ -161,7 +186,7 @@ def test_a_batch_that_is_decided_is_not_aborted(broker: Broker) -> None:
 def test_a_batch_that_took_too_long_is_not_begun_to_be_committed(broker: Broker) -> None:
     broker.create_topic("late", 1)
     one = options(broker, "late", **{"kafka.transaction.timeout.ms": "60000"})
-    written = write(one, "r", 0, rows("a"))
+    written = write(one, "r", 0, rows("a"), query="late")
     with pytest.raises(TransactionTimeError, match=r"the batch took 46 s, and its transactions live for 60 s"):
         commit_batch(one, written, clock_ms=lambda: now_ms() + 46_000)
     assert committed(broker.bootstrap_servers, "late") == []
@@ -196,10 +221,8 @@ def test_a_batch_write_is_whole_or_not_there(spark: Any, broker: Broker) -> None
         frame.write.format("tidelog").options(**once).mode("append").save()
     assert len(committed(broker.bootstrap_servers, "batch")) == 2000
     broken = frame.selectExpr("key", "value", "if(key = '999', 17, null) partition")
-    # A task that begins when the driver has aborted its batch leaves its transaction to its time-out.
-    brief = {**to, "delivery": "exactly-once", "kafka.transaction.timeout.ms": "10000"}
     with pytest.raises(Exception, match="names partition 17; the topic has 0 to 2"):
-        broken.write.format("tidelog").options(**brief).mode("append").save()
+        broken.write.format("tidelog").options(**to, delivery="exactly-once").mode("append").save()
     assert len(committed(broker.bootstrap_servers, "batch")) == 2000
     with pytest.raises(Exception, match="a topic can't be overwritten"):
         frame.write.format("tidelog").options(**to).mode("overwrite").save()

@@ -20,11 +20,11 @@ from support.daemon import Daemon
 ROOT = Path(__file__).resolve().parents[1]
 LINES = 300
 #: Requests of a commit when all is well, and of a task; beyond them nobody is killed.
-REQUESTS = {"driver": 22, "commit": 22, "worker": 13}
-#: In the slice: around the token and the ends of the parts, and in the middle of a task.
+REQUESTS = {"driver": 13, "commit": 13, "worker": 13}
+#: In the slice: around the token (7, and 8 which commits it) and the ends of the parts (10, 11), and in the middle of a task.
 CHOSEN = [
-    ("commit", 12, "after"), ("worker", 9, "after"), ("driver", 14, "before"), ("commit", 16, "after"),
-    ("commit", 17, "before"),
+    ("commit", 7, "after"), ("worker", 9, "after"), ("driver", 10, "before"), ("commit", 10, "after"),
+    ("commit", 11, "before"),
 ]  # fmt: skip
 
 

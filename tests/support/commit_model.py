@@ -105,6 +105,14 @@ class ModelCluster:
         self._after("end")
         return done
 
+    def end_all(self, parts: Sequence[Part], *, commit: bool) -> bool:
+        ended = [self.end(part, commit=commit) for part in parts]  # each, whatever became of another
+        return all(ended)
+
+    def close(self, batch: int) -> None:
+        self._before("close")
+        self._after("close")
+
     def write(self, token: Token) -> None:
         self._before("write")
         if self._epoch != self._broker.driver_epoch:

@@ -42,7 +42,14 @@ from tidelog.pipeline.reading.batch_decoder import AbortedAsFetched, BatchDecode
 from tidelog.pipeline.reading.fetch_reader import whole_batches
 from tidelog.pipeline.reading.segment_files import SegmentFile, list_segments
 from tidelog.pipeline.reading.segment_reader import read_split
-from tidelog.pipeline.sink.commit_log import CommitLog, CommitTopicError, decode_token, encode_token, token_key
+from tidelog.pipeline.sink.commit_log import (
+    CommitLog,
+    CommitTopicError,
+    closed_key,
+    decode_token,
+    encode_token,
+    token_key,
+)
 from tidelog.pipeline.sink.commit_protocol import Part, Token
 from tidelog.pipeline.wire.errors import explain
 from tidelog.pipeline.wire.settings import ClientSettings
@@ -212,6 +219,14 @@ def commit_topics() -> Iterator[bytes]:
             is_transactional=True,
         )
     )
+    yield from closed_batches()
+
+
+def closed_batches() -> Iterator[bytes]:
+    for value in (b'{"batch":7,"run":"run"}', b'{"batch":1e999,"run":"run"}', None):
+        yield b"\1" + bytes(
+            build_batch([Record(0, 0, closed_key("q"), value)], producer_id=6, producer_epoch=0, base_sequence=0)
+        )
 
 
 @target(RecordError, CommitTopicError, seeds=commit_topics, extra=8 * MOST, growth=3000)
@@ -221,7 +236,10 @@ def commit_topic(data: bytes) -> None:
     log.feed(mended(data))
     log.finish(END)
     for query in {"q", *log.queries()}:
-        log.view(query)
+        view = log.view(query)
+        log.is_closed(query, "r", 1)
+        start = log.start_of(query, 0)
+        assert view.token is None or start is not None
 
 
 def tokens() -> Iterator[bytes]:
