@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from ...clients.kafka.connection import Connection
@@ -33,6 +34,7 @@ from ..planning.places import TopicPartition
 from ..planning.splits import FetchSplit
 from ..wire.client import KafkaClient, leaders
 from ..wire.errors import check
+from ..wire.pool import pool
 from ..wire.settings import ClientSettings
 from .batch_decoder import AbortedAsFetched, BatchDecoder
 from .columns import EVERYTHING, Columns, Wish
@@ -55,14 +57,18 @@ _FETCH_VERSIONS = (4, 12)
 def read_fetched(
     split: FetchSplit, settings: ClientSettings, wish: Wish = EVERYTHING, *, read_committed: bool = False,
     check_crc: bool = True, fail_on_data_loss: bool = True, skip_corrupt: bool = False,
-    connect: Callable[[ClientSettings], KafkaClient] = KafkaClient,
+    connect: Callable[[ClientSettings], AbstractContextManager[KafkaClient]] | None = None,
 ) -> Iterator[Columns]:  # fmt: skip
-    """The split's records in order. Blocks. DataLossError, CorruptLogError, and the client's errors."""
+    """The split's records in order. Blocks. DataLossError, CorruptLogError, and the client's errors.
+
+    One fetch is on its way while the records of the one before it are taken, and no other before they are: whoever reads
+    slowly has two answers in memory. Connections are those of the thread's pool, and go back to it, unless `connect` is given.
+    """
     aborted = AbortedAsFetched() if read_committed else None
     decoder = BatchDecoder(
         split.first_offset, split.end_offset, wish, aborted=aborted, check_crc=check_crc, skip_corrupt=skip_corrupt
     )
-    with connect(settings) as client:
+    with (connect or pool().client)(settings) as client:
         fetcher = _Fetcher(client, split, read_committed=read_committed)
         empty = 0
         while not decoder.is_done:
@@ -101,6 +107,7 @@ def read_fetched(
             decoder.next_offset = max(decoder.next_offset, min(whole.next_offset, split.end_offset))
             decoder.is_done = decoder.next_offset >= split.end_offset
             records.release()
+        fetcher.close()
     if (last := decoder.take()) is not None:
         yield last
     if decoder.skipped:
@@ -259,6 +266,10 @@ class _Fetcher:
                 raise AssertionError
             self._node = leader.node_id
         return self._client.connection(self._node)
+
+    def close(self) -> None:
+        """Closes the connection if an answer is still on its way; the client may go on without it."""
+        self._forget()
 
     def _forget(self) -> None:
         """An answer that nobody takes would be taken for the next one's."""
