@@ -1,10 +1,11 @@
-# The Spark ring: the pipeline in a real local session. Included by the Makefile, after compat.mk, which has Java.
-.PHONY: spark spark-connector spark-tables bench-pipeline
+# The Spark rings: the pipeline in a real local session, and on a standalone cluster. Included by the Makefile, after compat.mk, which has Java.
+.PHONY: spark spark-connector spark-tables cluster cluster-all cluster-archive bench-pipeline
 
 SPARK_CONNECTOR := .cache/spark/connector
 # Delta and Iceberg have no jars for PySpark 4.2 yet: what needs them is tried under the newest that both are made for.
 OLDER_SPARK := .cache/spark/pyspark-4.1.3
 TABLE_JARS := .cache/spark/tables
+EXECUTORS := .cache/spark/executors
 
 # `make test` leaves the views' properties out where the extra is not installed.
 spark: $(VENV)/.spark compat-tools spark-connector spark-tables  ## the pipeline under a local Spark
@@ -35,6 +36,23 @@ $(TABLE_JARS)/.fetched: tests/tables/pom.xml | compat-tools
 	@rm -rf $(@D) && mkdir -p $(@D)
 	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
 	@touch $@
+
+cluster: $(VENV)/.spark compat-tools cluster-archive  ## a standalone cluster of Spark on loopback, its executors with an archive alone
+	$(BIN)/python -m pytest -q tests/cluster
+
+cluster-all: cluster $(OLDER_SPARK)/.installed  ## the same under PySpark 4.1 too
+	PYTHONPATH=$(abspath $(OLDER_SPARK)) $(BIN)/python -m pytest -q tests/cluster
+
+cluster-archive: $(EXECUTORS)/environment.tar.gz  ## what the executors get, by the recipe of docs/PIPELINE.md
+
+# The package is compiled for it: its wheel is made again when anything that it holds has changed.
+$(EXECUTORS)/environment.tar.gz: pyproject.toml setup.py $(KERNELS) $(shell find $(FOLDERS) -name '*.py') | $(VENV)/.dev
+	@echo "packing an environment for executors (about a minute) ..." >&2
+	@$(ADD) cluster
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@$(BIN)/python -m venv $(@D)/environment
+	@$(@D)/environment/bin/pip install --quiet '.[executor]'
+	@$(BIN)/venv-pack --quiet --compress-level 1 --prefix $(@D)/environment --output $@
 
 bench-pipeline: $(VENV)/.spark compat-tools spark-connector  ## Spark over tidelog: the connector, files and TCP (BENCH="--quick" for some minutes)
 	$(BIN)/python benchmarks/bench_pipeline.py $(BENCH)

@@ -1,6 +1,7 @@
 """A streaming query from text files into a topic, whose driver, commits and workers are killed at chosen requests.
 
-    python sink_query.py JSON      {"bootstrap", "topic", "input", "checkpoint", "home", "kills": [...]}
+    python sink_query.py JSON      {"bootstrap", "topic", "input", "checkpoint", "home", "kills": [...]};
+                                   "master", "settings" where it is to run in a cluster
 
 A kill: {"who": "driver" | "commit" | "worker", "batch": n, "request": n, "when": "before" | "after", "stamp": file}. The requests
 are those of the batch's commit, or those of its task 0; "driver" takes the JVM with it, and this program. The stamp keeps it to
@@ -54,8 +55,10 @@ def main() -> None:
 
     job = json.loads(sys.argv[1])
     spark = session(
-        "sink-query", master="local[2,4]", directory=job["home"],
-        settings={"spark.sql.shuffle.partitions": "2", "spark.python.worker.reuse": "false"},
+        "sink-query", master=job.get("master", "local[2,4]"), directory=job["home"],
+        settings={
+            "spark.sql.shuffle.partitions": "2", "spark.python.worker.reuse": "false", **job.get("settings", {}),
+        },
     )  # fmt: skip
     kills = job["kills"]
     for one in kills:
