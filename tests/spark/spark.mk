@@ -38,7 +38,7 @@ $(TABLE_JARS)/.fetched: tests/tables/pom.xml | compat-tools
 	@touch $@
 
 cluster: $(VENV)/.spark compat-tools cluster-archive  ## a standalone cluster of Spark on loopback, its executors with an archive alone
-	$(BIN)/python -m pytest -q tests/cluster
+	$(BIN)/python -m pytest -q tests/cluster $(CLUSTER)
 
 cluster-all: cluster $(OLDER_SPARK)/.installed  ## the same under PySpark 4.1 too
 	PYTHONPATH=$(abspath $(OLDER_SPARK)) $(BIN)/python -m pytest -q tests/cluster

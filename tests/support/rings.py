@@ -64,7 +64,8 @@ RINGS = [
     Ring("client suites", [], ["make", "compat-report"], 0, 45),  # `clients` has them against the daemon alone
     Ring("old clients", [], ["make", "old-clients"], 0, 10),
     Ring("spark", ["make", "spark"], ["make", "spark"], 7, 12),
-    Ring("cluster", ["make", "cluster"], ["make", "cluster-all"], 4, 9),
+    # The driver that is killed is in the whole ring.
+    Ring("cluster", ["make", "cluster", "CLUSTER=-k archive"], ["make", "cluster-all"], 2, 12),
     Ring(
         "sink kills",  # `spark` has the first
         [],
