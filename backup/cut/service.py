@@ -38,8 +38,10 @@ class BackupService:
         omit_secrets: bool = False,
         strip_secrets: Callable[[bytes], bytes] = lambda data: data,
         retention_ms: int = 30 * 24 * 3600 * 1000,
+        prepare: Callable[[], object] = lambda: None,
     ) -> None:
-        """`open_store` is called by the thread, and may fail: it is tried again."""
+        """`open_store` is called by the thread, and may fail: it is tried again. `prepare` is what each
+        of its threads begins with."""
         self.interval_ms = interval_ms
         self._open_store = open_store
         self._take = take
@@ -48,6 +50,7 @@ class BackupService:
         self._omit_secrets = omit_secrets
         self._strip = strip_secrets
         self._retention_ms = retention_ms
+        self._prepare = prepare
         self._swept_ms = time.monotonic_ms()
         self._sweeper: threading.Thread | None = None
         self._stop = threading.Event()
@@ -77,6 +80,7 @@ class BackupService:
     # --- the thread ---
 
     def _run(self) -> None:
+        self._prepare()
         pause_s = 0.0
         is_last = False
         try:
@@ -123,6 +127,7 @@ class BackupService:
                 secrets.token_hex(8),
                 secrets=not self._omit_secrets,
                 strip_secrets=self._strip,
+                prepare=self._prepare,
             )
             try:
                 writer.open()
@@ -147,6 +152,7 @@ class BackupService:
         def run() -> None:
             from ..upkeep.sweep import sweep
 
+            self._prepare()
             try:
                 swept = sweep(writer.store, self._retention_ms)
             except Exception as error:  # the next one goes on where this one was

@@ -34,6 +34,7 @@ from ..formats.keys import (
 from ..formats.manifest import Partitions, decode_base, decode_cut, decode_header, encode_base, encode_cut
 from ..formats.sealed import DamagedBackupError
 from ..store.errors import AlreadyThere, NotThere
+from ..upkeep.retention import GRACE_MS
 from .pack import Pack
 from .reading import Readers, SegmentGone, Unreadable
 from .resume import resumed
@@ -63,8 +64,6 @@ UPLOADERS = 3
 IDLE_MS = 60_000
 """A cut at which nothing is new is published so often: whoever looks sees that the writer lives."""
 HELD_RETRY_MS = 30_000
-GRACE_MS = 24 * 3600 * 1000
-"""An object that no kept cut names is deleted at this age (`upkeep/sweep.py`)."""
 REUSE_MS = GRACE_MS // 2
 _BASE_EVERY = 600
 _BASE_AT_BYTES = 64 << 10
@@ -107,8 +106,10 @@ class CutWriter:
         readers: Readers | None = None,
         secrets: bool = True,
         strip_secrets: Callable[[bytes], bytes] = lambda data: data,
+        prepare: Callable[[], object] = lambda: None,
     ) -> None:
-        """`session`: 16 hexadecimal digits that no other writer has. `strip_secrets` takes secrets out of a metadata database."""
+        """`session`: 16 hexadecimal digits that no other writer has. `strip_secrets` takes secrets out of a metadata
+        database; `prepare` is what each uploading thread begins with."""
         self.store = store
         self.progress = Progress()
         self._take = take
@@ -118,7 +119,7 @@ class CutWriter:
         self._secrets = secrets
         self._strip = strip_secrets
         self._readers = readers or Readers()
-        self._pool = ThreadPoolExecutor(UPLOADERS, "backup-upload")
+        self._pool = ThreadPoolExecutor(UPLOADERS, "backup-upload", prepare)
         self._generation = 1
         self._next = 1
         self._packs = 0

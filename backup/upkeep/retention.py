@@ -15,6 +15,8 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 ALL_MS = 10 * MINUTE_MS
+GRACE_MS = DAY_MS
+"""An object that no kept cut names is deleted at this age."""
 _CLASSES = ((DAY_MS, MINUTE_MS), (7 * DAY_MS, HOUR_MS))
 
 

@@ -29,12 +29,11 @@ from ..formats.keys import (
     segments_prefix,
 )
 from ..restore.catalog import Catalog
-from .retention import DAY_MS, kept_cuts
+from .retention import GRACE_MS, kept_cuts
 
 if TYPE_CHECKING:
     from ..store.interface import ObjectStore
 
-GRACE_MS = DAY_MS
 _BATCH = 500
 
 

@@ -14,6 +14,7 @@ from ...backup.store.opening import open_store
 from ...backup.store.probing import probe
 from ...config.definitions import BROKER_SETTINGS
 from ..metadata.store import SCRAM
+from ..runtime.threads import lower_priority
 
 if TYPE_CHECKING:
     from ...backup.store.interface import ObjectStore
@@ -66,6 +67,7 @@ def make_backup(
         omit_secrets=config.backup_secrets == "omit",
         strip_secrets=without_secrets,
         retention_ms=config.backup_retention_ms,
+        prepare=lower_priority,  # what they do in plain Python must not keep the loop from the interpreter
     )
 
 
