@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import first_record
 import pytest
-from first_record import LAST_LINE, Step, Told, page_of, script_of, steps_of
+from first_record import LAST_LINE, MOST_S, Step, Told, page_of, script_of, steps_of
 from wheels import ReleaseError
+
+REPORT = Path(__file__).resolve().parents[3] / "docs" / "reports" / "first-record.md"
 
 
 @pytest.fixture
@@ -53,3 +56,17 @@ def test_the_page_has_every_command_and_the_sums() -> None:
     assert "| `a \\| b` | 1.2 |" in page
     assert "| all | 3.8 |" in page
     assert "commit abc." in page
+
+
+def test_the_published_one_is_of_these_commands_took_less_than_a_minute_and_names_no_machine() -> None:
+    page = REPORT.read_text(encoding="utf-8")
+    for command in first_record.COMMANDS:
+        assert f"\n$ {command}\n" in page
+    assert f"\n{LAST_LINE}\n```" in page
+    total = re.search(r"^\| all \| ([\d.]+) \|$", page, re.MULTILINE)
+    cpu = re.search(r"included: ([\d.]+) s", page)
+    assert total is not None
+    assert cpu is not None
+    assert float(total[1]) < MOST_S
+    assert float(cpu[1]) < MOST_S
+    assert not re.search(r"/(work|home|tmp|root|usr|opt)\b|https?://(?!127\.0\.0\.1)", page)
