@@ -9,7 +9,7 @@ KERNELS := $(shell find $(FOLDERS) -name '_*.pyx' -o -name '_*.h' -o -name '_*.p
 EXTRAS :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run setup test check slow adversary lint demo demo-pipeline bench docs clean help
+.PHONY: run setup test check slow adversary lint demo demo-backup demo-pipeline bench docs clean help
 
 help:            ## this list
 	@sed -nE 's/^([a-z-]+):.*## *(.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -64,6 +64,9 @@ adversary: $(VENV)/.dev   ## attacks with 10,000 connections; writes docs/SECURI
 
 demo: $(VENV)/.demo       ## all flights of New York in 2013 through a daemon, checked byte for byte (a minute)
 	@$(BIN)/python benchmarks/demo.py
+
+demo-backup: $(VENV)/.demo  ## flights in, the machine lost, restored to the moment before a mistake, checked row by row (a minute)
+	@$(BIN)/python benchmarks/demo_backup.py
 
 demo-pipeline: $(VENV)/.demo $(VENV)/.spark  ## the same flights through Spark: archive, latest, delays, replay, audit (some minutes)
 	@$(BIN)/python benchmarks/demo_pipeline.py

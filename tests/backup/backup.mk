@@ -1,11 +1,13 @@
 # The backup ring: stores of objects as others serve them. Included by the Makefile (after VENV, BIN and ADD).
 # versitygw, a server of S3 over a directory, is built by Go; what cannot be had is an error.
 VERSITYGW := v1.8.0
+# How often the machine is lost, in each of two stores (tests/backup/test_lost_machine.py).
+LOST_ROUNDS ?= 0
 
 .PHONY: backup
 
 backup: $(VENV)/.objects .cache/backup/versitygw-$(VERSITYGW)  ## backups in S3 as moto and versitygw serve it
-	$(BIN)/python -m pytest -q tests/backup
+	$(BIN)/python -m pytest -q --timeout 0 tests/backup --lost-rounds $(LOST_ROUNDS)
 
 $(VENV)/.objects: $(VENV)/.dev
 	@$(ADD) objects

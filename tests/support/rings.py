@@ -121,6 +121,7 @@ RINGS = [
     Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50", "FUZZ_SEED=1"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 3, 40),
     Ring("sanitizers", ["make", "sanitize-check"], ["make", "sanitize", "FUZZ_SECONDS=600"], 1, 30),
     Ring("backup", ["make", "backup"], ["make", "backup"], 3, 5),
+    Ring("lost machine", [], ["make", "backup", "LOST_ROUNDS=50"], 0, 30),
     Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 1.5, 4),
     Ring("browser", ["make", "browser"], ["make", "browser"], 3, 5),
     Ring(
