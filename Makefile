@@ -84,7 +84,7 @@ docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
 	$(BIN)/python docs/pictures/draw.py
 	$(BIN)/python docs/adr/list.py
 
-include tests/simulation/simulate.mk tests/compat/compat.mk tests/backup/backup.mk tests/operations/prometheus.mk tests/browser/browser.mk tests/site/site.mk tests/spark/spark.mk tests/fuzz/fuzz.mk tests/mutations/mutations.mk benchmarks/bench.mk release/release.mk
+include tests/simulation/simulate.mk tests/compat/compat.mk tests/explore/explore.mk tests/backup/backup.mk tests/operations/prometheus.mk tests/browser/browser.mk tests/site/site.mk tests/spark/spark.mk tests/fuzz/fuzz.mk tests/mutations/mutations.mk benchmarks/bench.mk release/release.mk
 
 clean:           ## remove what was built, fetched and measured: all but what git has and ./data
 	@# Some rings work as root.

@@ -243,6 +243,9 @@ class ScheduledDispatcher:
     async def _error(self, code: ErrorCode, handled: bool, request: _Request) -> Answer:
         if request.key in _PATCHED:
             return self._with_errors(await self._handled(request), code, request)
+        if request.key is ApiKey.INIT_PRODUCER_ID and not getattr(request.decoded(), "transactional_id", None):
+            request.step.note("handled: without a transactional id there is no coordinator to say so")
+            return await self._handled(request)
         lie = error_frame_of(request.key, request.version, request.correlation_id, request.frame, code)
         if lie is not None and not handled:
             request.step.note("not handled")

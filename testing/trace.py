@@ -181,7 +181,8 @@ def _records(data: bytes) -> str:
     if data[16] != 2:
         return f"<{len(data)} B>"
     first, count = int.from_bytes(data[53:57], "big", signed=True), int.from_bytes(data[57:61], "big", signed=True)
-    sequence = f", seq {first}..{first + count - 1}" if first >= 0 else ""
+    has_producer = int.from_bytes(data[43:51], "big", signed=True) >= 0
+    sequence = f", seq {first}..{first + count - 1}" if has_producer else ""
     return f"<{count} records{sequence}, {len(data)} B>"
 
 

@@ -13,6 +13,7 @@ from support.wire_client import WireClient, request_frame
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -292,3 +293,12 @@ def test_without_a_schedule_there_is_no_trace() -> None:
         broker.create_topic(TOPIC)
         produce(client)
         assert broker.trace.steps == []
+
+
+def test_a_producer_without_a_transactional_id_has_no_coordinator_that_could_move() -> None:
+    """kafka-python asked for the coordinator of nobody then: no broker answers so."""
+    rules = [Rule(request("InitProducerId"), answer_error("NOT_COORDINATOR"), times=2)]
+    with broker_with(*rules) as broker, client_of(broker) as client:
+        plain = client.ask(InitProducerIdRequest(transactional_id=None), 4, InitProducerIdResponse)
+        with_id = client.ask(InitProducerIdRequest(transactional_id="t"), 4, InitProducerIdResponse)
+        assert (plain.error_code, with_id.error_code) == (0, ErrorCode.NOT_COORDINATOR)

@@ -63,6 +63,8 @@ RINGS = [
     Ring("clients", ["make", "compat"], ["make", "compat", "NEWEST_KAFKA=fail"], 16, 23),
     Ring("client suites", [], ["make", "compat-report"], 0, 45),  # `clients` has them against the daemon alone
     Ring("old clients", [], ["make", "old-clients"], 0, 10),
+    # `check` has no minutes left for `make explore`, which takes two; `make test` has the rules themselves.
+    Ring("explore", [], ["make", "explore-all"], 0, 60),
     Ring("spark", ["make", "spark"], ["make", "spark"], 7, 12),
     # The driver that is killed is in the whole ring.
     Ring("cluster", ["make", "cluster", "CLUSTER=-k archive"], ["make", "cluster-all"], 2, 12),
