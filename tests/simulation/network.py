@@ -18,7 +18,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from simulation.scheduler import MICROSECOND, MILLISECOND, Simulation, simulation
 
@@ -26,7 +26,7 @@ from simulation.scheduler import MICROSECOND, MILLISECOND, Simulation, simulatio
 FIRST_FD = 1 << 28
 EPHEMERAL_PORT = 49152
 
-_REAL_DUP, _REAL_SENDFILE = os.dup, os.sendfile
+_REAL_DUP, _REAL_SENDFILE, _REAL_FSTAT = os.dup, os.sendfile, os.fstat
 _STREAM, _INET = socket.SOCK_STREAM, socket.AF_INET
 
 
@@ -366,6 +366,17 @@ def sendfile(out_fd: int, in_fd: int, offset: int, count: int) -> int:
     simulation().counts["sendfile"] += 1
     data = file.pread(min(count, max(end.room, 1)), offset)  # type: ignore[attr-defined]
     return end.send(data) if data else 0
+
+
+class Stat(NamedTuple):
+    """What of `os.fstat` the daemon asks about files on the simulated disk: all are on one device."""
+
+    st_dev: int = 1
+
+
+def fstat(fd: int) -> os.stat_result | Stat:
+    """`os.fstat`."""
+    return _REAL_FSTAT(fd) if fd < FIRST_FD else Stat()
 
 
 class SimPoll:

@@ -274,7 +274,7 @@ def installed() -> Iterator[None]:
         perf_counter_ns=Clocks.monotonic_ns, thread_time=Clocks.monotonic, thread_time_ns=Clocks.monotonic_ns,
         time=Clocks.time, time_ns=Clocks.time_ns, sleep=Clocks.sleep,
     )  # fmt: skip
-    put(os, urandom=_urandom, dup=network.dup, sendfile=network.sendfile)
+    put(os, urandom=_urandom, dup=network.dup, sendfile=network.sendfile, fstat=network.fstat)
     put(random, _urandom=_urandom)
     put(select, poll=network.SimPoll)
     put(socket, socket=network.SimSocket)

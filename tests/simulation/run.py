@@ -23,9 +23,9 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
+from simulation import planted
 from simulation.primitives import installed
 
 #: Events of its history that a failure prints.
@@ -170,7 +170,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit-s", type=float, default=300.0)
     parser.add_argument("--seconds", type=float, help="begin no further run after so long")
-    parser.add_argument("--report", type=Path, help="a page about what happened")
+    parser.add_argument(
+        "--planted", metavar="NAME", help="with a defect of `planted.py`; stops at the first seed that fails"
+    )
     options = parser.parse_args(arguments)
     seeds: Iterator[int] = itertools.count(options.first)
     if options.seed is not None:
@@ -182,6 +184,8 @@ def main(arguments: list[str]) -> int:
         seeds = itertools.takewhile(lambda _: _real_time() - began < options.seconds, seeds)
     total: Counter[str] = Counter()
     failed, runs, virtual_s, cpu_s = [], 0, 0.0, 0.0
+    if options.planted is not None:
+        planted.plant(options.planted)
     with installed():
         from simulation import machine
 
@@ -198,6 +202,8 @@ def main(arguments: list[str]) -> int:
                     print(result.failure, flush=True)
                 if result.failure or options.seed is not None or runs % 100 == 0:
                     print(result.line, flush=True)
+                if result.failure and options.planted is not None:
+                    break
         except KeyboardInterrupt:
             print("stopped")
     if options.seed is None:
