@@ -12,7 +12,7 @@ from ...storage.exceptions import StorageError
 from ..formats.sealed import NewerFormatError
 from .status import ENDED, RUNNING, STARTING, STOPPED, WAITING, BackupStatus, Progress
 from .vector import TakeVector
-from .writer import CutWriter, FencedError, Identity, OthersBackupError, VoidCut
+from .writer import CutWriter, FencedError, Identity, OpenedLateError, OthersBackupError, VoidCut
 
 if TYPE_CHECKING:
     from ...storage.clock import Time
@@ -91,6 +91,10 @@ class BackupService:
                     pause_s = 0.0
                 except VoidCut:
                     pause_s = 0.05
+                except OpenedLateError as error:
+                    logger.warning("backup: %s", error)
+                    self._close_writer()
+                    pause_s = 1.0
                 except (FencedError, OthersBackupError, NewerFormatError) as error:
                     self._state, self._reason = STOPPED, str(error)
                     logger.error("backup stopped: %s", error)
@@ -111,9 +115,13 @@ class BackupService:
         finally:
             if self._state != STOPPED:
                 self._state = ENDED
-            if self._writer is not None:
-                self._writer.close()
-                self._writer.store.close()
+            self._close_writer()
+
+    def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+            writer.store.close()
 
     def _step(self) -> None:
         writer = self._writer

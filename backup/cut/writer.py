@@ -77,6 +77,10 @@ class FencedError(StorageError):
     """Another writer has published a cut: this one must not go on."""
 
 
+class OpenedLateError(StorageError):
+    """The listing that this writer began with lacked a cut that is there: it has to be opened again."""
+
+
 class OthersBackupError(StorageError):
     """The store has the backup of another cluster."""
 
@@ -413,7 +417,10 @@ class CutWriter:
         return cut
 
     def _is_ours(self, key: str, content: bytes) -> bool:
-        """True if the object is the very manifest; False if it is an earlier one of this writer. FencedError: another's."""
+        """True if the object is the very manifest; False if it is an earlier one of this writer.
+
+        FencedError: it is another's. OpenedLateError: it is another's, and this writer has published nothing yet.
+        """
         try:
             found = self.store.read(key)
         except NotThere:
@@ -423,6 +430,10 @@ class CutWriter:
         header = decode_header(found, key)
         if header.session == self._session:
             return False
+        if self._published is None:
+            raise OpenedLateError(
+                f"{self.store.name} did not list cut {header.number}, which is there: it is looked at again"
+            )
         raise FencedError(
             f"{self.store.name}: another daemon has published cut {header.number} (node {header.node_id}, its writer "
             f"{header.session}, this one {self._session}): this one backs up no more; see which of the two is to go on, and "

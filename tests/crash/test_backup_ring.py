@@ -13,7 +13,7 @@ from itertools import islice
 import pytest
 from support.backups import BackedUpWorld, Seen, check_cut
 from support.flaky_store import FlakyStore, Killed, Plan, every_pair_of_faults, every_single_fault, no_faults
-from tidelog.backup.cut.writer import CutWriter, VoidCut
+from tidelog.backup.cut.writer import CutWriter, OpenedLateError, VoidCut
 from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.store.errors import StoreError
 from tidelog.backup.store.memory import MemoryStore
@@ -45,7 +45,7 @@ def run(plan: Plan) -> tuple[BackedUpWorld, FlakyStore]:
             except (StoreError, VoidCut):
                 _note(world, flaky, before, seen)
                 continue
-            except Killed:
+            except (Killed, OpenedLateError):
                 _note(world, flaky, before, seen)
                 world.writer = _writer(world)
                 continue
