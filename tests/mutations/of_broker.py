@@ -96,8 +96,8 @@ MUTATIONS = [
     Mutation(
         "broker/connection-drained-while-pending",
         "broker/network/connection.py",
-        "        if self._pending is None:\n            self._resume()\n\n    def _hold",
-        "        self._resume()\n\n    def _hold",
+        "        if self._pending is None:\n            self._resume_in_turn()\n",
+        "        self._resume_in_turn()\n",
         "A request is handled before the one ahead of it is answered, once the socket has taken older answers.",
         (CONNECTION_STATE, CONNECTION),
     ),
@@ -120,8 +120,8 @@ MUTATIONS = [
     Mutation(
         "broker/shed-by-arrival",
         "broker/network/response_memory.py",
-        "                    del self._by_stillness[connection]\n                    self._by_stillness[connection] = None\n",
-        "                    self._by_stillness[connection] = None\n",
+        "                        del order[connection]\n                        order[connection] = None\n",
+        "                        order[connection] = None\n",
         "Above the limit a client that reads is closed before one that does not.",
         ("tests/unit/broker/network/test_send_budget.py",),
     ),
