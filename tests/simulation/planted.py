@@ -15,13 +15,12 @@ from typing import NamedTuple
 
 
 class Defect(NamedTuple):
-    """`old` stands once in the source of `module`, and becomes `new`. Of `seeds` seeds from `first` on, one at least fails."""
+    """`old` stands once in the source of `module`, and becomes `new`. Of the first `seeds` seeds one at least fails."""
 
     name: str
     module: str
     old: str
     new: str
-    first: int = 1
     seeds: int = 30
 
 
@@ -31,8 +30,7 @@ DEFECTS = [
         "tidelog.storage.producers.state",
         "            if again is not None:\n                return DuplicateBatch(",
         "            if again is not None and first < 0:\n                return DuplicateBatch(",
-        first=5,
-        seeds=5,
+        60,
     ),
 ]
 

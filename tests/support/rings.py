@@ -114,7 +114,7 @@ RINGS = [
     Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 0.5, 12),
     Ring(
         "simulation",
-        [*PYTEST, "tests/simulation", "--simulation-seconds", "45"],
+        [*PYTEST, "tests/simulation", "--simulation-seconds", "30"],
         [*PYTEST, *UNLIMITED, "tests/simulation", "--simulation-seconds", "2400"],
         2,
         50,
