@@ -9,7 +9,8 @@ import pkgutil
 from types import ModuleType
 
 import pytest
-from tidelog import backup, cleaner, clients, config, pipeline, protocol, storage
+from tidelog import cleaner, clients, config, pipeline, protocol, storage
+from tidelog.backup import store as stores
 from tidelog.backup.store.errors import StoreError
 from tidelog.clients.kafka.connection import TlsFailedError
 from tidelog.clients.kafka.conversations import SaslRefusedError
@@ -23,8 +24,8 @@ from tidelog.protocol.messages.metadata import MetadataRequest
 from tidelog.protocol.records.exceptions import InvalidRecordError, InvalidTimestampError, RecordFault
 from tidelog.storage.exceptions import DataDirectoryError
 
-PACKAGES = (pipeline, backup, clients, storage, cleaner, protocol, config)
-"""What the pipeline raises, with what comes through it. A broker's errors stay in its process."""
+PACKAGES = (pipeline, stores, clients, storage, cleaner, protocol, config)
+"""What the pipeline raises, with what comes through it, and what stores do. Other errors of a broker's stay in its process."""
 
 MADE: dict[type[Exception], Exception] = {
     BrokerError: BrokerError(29, "no", retriable=False),
