@@ -97,3 +97,16 @@ def test_a_source_distribution_has_what_the_makefile_includes() -> None:
     grafted = {line.removeprefix("graft ") for line in manifest if line.startswith("graft ")}
     assert "tests/compat/compat.mk" in files
     assert [file for file in files if file.partition("/")[0] not in grafted] == []
+
+
+def test_the_packages_folders_are_the_same_for_setup_make_and_the_image() -> None:
+    """A folder that .dockerignore leaves out is missing where the image is built."""
+    installed = re.search(r"^FOLDERS = \[(.*)\]$", (ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)
+    made = re.search(r"^FOLDERS := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    let_in = re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
+    assert installed is not None
+    assert made is not None
+    folders = re.findall(r'"(\w+)"', installed[1])
+    assert len(folders) > 5
+    assert made[1].split() == folders
+    assert [name for name in let_in if (ROOT / name).is_dir()] == folders
