@@ -57,12 +57,13 @@ def failure_text(error: Exception) -> str:
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
-def _tell(text: str) -> None:
-    """Prints what is wrong, and in a second line where the settings that it names are explained."""
+def _tell(text: str, client_settings: str | None) -> None:
+    """Prints what is wrong, and in a second line where the settings that it names are explained: the daemon's, not those of a
+    client in the file `client_settings`, some of which have the same names."""
     from ..config.page import pointer
 
     print(f"tidelog: {text}", file=sys.stderr)
-    if explained := pointer(text):
+    if (client_settings is None or client_settings not in text) and (explained := pointer(text)):
         print(f"tidelog: {explained}", file=sys.stderr)
 
 
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tidelog: {ascii(error.object)[:200]} is no text in UTF-8, which names are", file=sys.stderr)
         return 1
     except (ConfigError, StorageError, OSError) as error:
-        _tell(failure_text(error))
+        _tell(failure_text(error), getattr(options, "command_config", None))
         return 1
     except KeyboardInterrupt:
         return 130

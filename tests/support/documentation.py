@@ -278,10 +278,11 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "json": json.loads,
     "ini": _ini,
     "properties": _properties,
-    # Of docs/how-to/testcontainers.md, whose text says with what they were compiled.
+    # Of docs/how-to/testcontainers.md, whose text says with what they were compiled, and of clients.md, which a test runs.
     "java": _braced,
     "go": _braced,
     "typescript": _braced,
+    "js": _braced,
 }
 
 

@@ -149,6 +149,7 @@ def test_a_link_that_leads_nowhere_is_found() -> None:
         ("java", "class A { void a() { }\n"),
         ("go", 'var a = map[string]string{"TIDELOG_NUM_PARTITINS": "3"}\n'),
         ("typescript", "const a = { b: [1) };\n"),
+        ("js", "const a = { b: [1) };\n"),
         ("fortran", "PRINT *, 'x'\n"),
     ],
 )
@@ -170,6 +171,7 @@ def test_each_parser_takes_what_is_right() -> None:
         "java": 'class A { void a() { b("TIDELOG_NUM_PARTITIONS", ")"); } }\n',
         "go": "func a() []string { return nil }\n",
         "typescript": "const a = { b: `(`, c: [1] };\n",
+        "js": "const a = { b: [1] };\n",
     }
     assert set(right) == set(PARSERS)
     for language, text in right.items():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import struct
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from tidelog.broker.message_set.fetch import MAX_FETCHES
 from tidelog.broker.message_set.listener import LOG_INTERVAL_S
 from tidelog.broker.message_set.produce import MAX_PRODUCES
 from tidelog.broker.monitoring.requests import connection_metrics, message_set_connection_metrics, message_set_metrics
+from tidelog.broker.network.cold_reads import ColdReads
 from tidelog.broker.network.outbound import SendCounters
 from tidelog.broker.runtime.metric_family import families_of
 from tidelog.protocol.api_keys import API_NAMES
@@ -26,11 +28,12 @@ from tidelog.protocol.message_set.wire import RequestType, authenticate_request
 INVALID_REQUEST = 42
 
 
-def test_requests_that_wait_have_names_that_no_api_of_kafka_has(listening: ListenerWorld) -> None:
+async def test_requests_that_wait_have_names_that_no_api_of_kafka_has(listening: ListenerWorld) -> None:
     """An AUTHENTICATE that waited was told as StopReplica, the API of Kafka with its number."""
     waiting = [SimpleNamespace(pending_request=listening.listener.name_of(kind)) for kind in RequestType]
     server = SimpleNamespace(connections=waiting, send_counters=SendCounters(), received_bytes=0, accepted_connections=6,
-                             refused_connections=0, aborted_connections=0, listeners={})  # fmt: skip
+                             refused_connections=0, aborted_connections=0, listeners={},
+                             cold_reads=ColdReads(asyncio.get_running_loop(), 50))  # fmt: skip
     told = {family.name: family.rows for family in families_of(connection_metrics(), server)}  # type: ignore[arg-type]
     names = {labels[0] for labels, count in told["tidelog_waiting_requests"] if count}
     assert names == {f"message_set_{kind.name.lower()}" for kind in RequestType}

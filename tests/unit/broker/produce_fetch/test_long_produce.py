@@ -59,7 +59,7 @@ async def test_what_waits_for_a_thread_is_taken_back_where_the_client_leaves_bet
         partitions=SimpleNamespace(get=lambda *_: partition),
     )
     turns: list[Any] = []
-    connection: Any = SimpleNamespace(client="10.0.0.1", wait_turn=turns.append)
+    connection: Any = SimpleNamespace(client="10.0.0.1", wait_turn=turns.append, hold_back=lambda: False)
     parts = [PartitionProduceData(index=index, records=bytes(61)) for index in range(2 * CHUNK_UNITS)]
     request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=parts)])
     frame = bytearray(struct.pack(">hhih", 0, 3, 7, -1) + encode(request, 3))
@@ -97,7 +97,7 @@ async def test_one_that_there_is_no_memory_for_leaves_its_lane_to_others(
     monkeypatch.setattr(module, copy, no_memory, raising=False)
     frame = bytearray(8)
     with pytest.raises(MemoryError):
-        begin(broker, frame, 0, len(frame), 3, 7, SimpleNamespace())
+        begin(broker, frame, 0, len(frame), 3, 7, SimpleNamespace(hold_back=lambda: False))
     assert lane.try_acquire() is not None
 
 
@@ -106,7 +106,7 @@ async def test_a_second_one_waits_with_its_bytes_where_they_are() -> None:
     requests = BulkRequestLane(loop)
     muted: list[Any] = []
     broker: Any = SimpleNamespace(long_changes=requests, loop=loop)
-    connection: Any = SimpleNamespace(mute_in=lambda join: muted.append(join(lambda: None)))
+    connection: Any = SimpleNamespace(mute_in=lambda join: muted.append(join(lambda: None)), hold_back=lambda: False)
     frame = bytearray(b"\0\0\0\3\0\0\0\7")
     first = asyncio.ensure_future(long_produce(broker, frame, 0, len(frame), 3, 7, connection))
     with pytest.raises(RequestDeferred):
@@ -125,7 +125,7 @@ async def test_a_large_set_of_kafka_0_7_that_reads_as_very_many_topics_is_told_a
     loop = asyncio.get_running_loop()
     lane = BulkRequestLane(loop)
     broker: Any = SimpleNamespace(long_changes=lane, loop=loop)
-    connection: Any = SimpleNamespace(count_kafka07=lambda: told.append("0.7"))
+    connection: Any = SimpleNamespace(count_kafka07=lambda: told.append("0.7"), hold_back=lambda: False)
     with pytest.raises(ManyElements):
         parse_produce(bytearray(data), 0, len(data), 1, MANY_ELEMENTS)
     with pytest.raises(ConnectionAborted, match=r"PRODUCE of topic 't' as clients of Kafka 0\.7 send it"):
