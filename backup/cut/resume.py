@@ -53,9 +53,12 @@ def resumed(cut: LogCut, entry: Partition, taken_ms: int, readers: Readers) -> T
             same.append((segment, known))
     if not same:
         return None
-    # Companions of one that has closed since are not in the store.
+    # Companions of one that has closed since are not in the store, nor are those of one that a pass has made of several:
+    # it may begin with the bytes of its first.
     active = entry.segments[-1].base_offset
-    closed = frozenset(segment.identity for segment, known in same if known.base_offset != active)
+    closed = frozenset(
+        segment.identity for segment, known in same if known.base_offset != active and known.size == segment.size
+    )
     names = {file.name for file in entry.files}
     return Tracked(
         log,

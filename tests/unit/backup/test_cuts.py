@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.backups import RESTORED, BackedUpWorld, RestoredWorld, check_cut, restored, seen
-from support.cleaning import put
+from support.cleaning import Producer, aborted_transactions, put
 from tidelog.backup.cut import pack
 from tidelog.backup.cut.writer import CutWriter, FencedError, Identity, OthersBackupError
 from tidelog.backup.formats.keys import CUTS, PACKS, SEGMENTS, cut_key
@@ -105,6 +105,31 @@ def test_records_that_a_power_cut_took_and_others_replaced_are_not_taken_for_tho
     world.writer = world.new_writer()
     number = world.cut()
     check_cut(world.store, number, world.models[number], world.time)
+
+
+def test_what_a_pass_joined_before_a_restart_brings_the_aborts_of_all_its_segments() -> None:
+    """The new segment begins with the bytes that the store has of its first; its transaction index is another."""
+    world = BackedUpWorld(MemoryStore(), 1)
+    log = world.log("kept")
+    put(log, "first", "v", timestamp=world.time.milliseconds())
+    log.roll()
+    producer = Producer(7)
+    producer.send(log, (b"gone", b"v"), timestamp=world.time.milliseconds())
+    producer.end(log, commit=False, timestamp=world.time.milliseconds())
+    log.roll()
+    put(log, "last", "v", timestamp=world.time.milliseconds())
+    log.flush()
+    world.cut()
+    world.time.advance(100_000)
+    world.clean_all()
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+    world.restart()
+    world.writer = world.new_writer()
+    put(world.log("kept"), "later", "v", timestamp=world.time.milliseconds())
+    number = world.cut()
+    assert [txn[:3] for txn in aborted_transactions(world.log("kept"))] == [(7, 1, 2)]
+    check_cut(world.store, number, world.models[number], world.time)
+    world.stop()
 
 
 def test_the_second_writer_is_found_out_by_the_first(world: BackedUpWorld) -> None:
