@@ -170,7 +170,9 @@ def test_ours_to_kafka_to_ours_to_kafka(tmp_path: Path, release: str) -> None:
         commit(daemon.bootstrap, 10)
         refused = export(data)
         assert refused.returncode == 1
-        assert re.fullmatch(r"tidelog: .* open .*\n", refused.stderr), refused.stderr
+        first, *pointers = refused.stderr.splitlines()
+        assert re.fullmatch(r"tidelog: .* open .*", first), refused.stderr
+        assert pointers == ["tidelog: see docs/SETTINGS.md#log.dirs, or `tidelog settings log.dirs`"]
         ours = see(daemon.bootstrap)
     assert len(ours.messages) == 300 * (2 * len(CODECS) + 4)
     assert ours.settings == TOPICS

@@ -58,7 +58,7 @@ RINGS = [
     Ring("lint", ["make", "lint"], ["make", "lint"], 1, 4),
     Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 2, 4),
     # `check` has one wheel and one package; those of every Python and processor take longer.
-    Ring("wheels", ["make", "package-check"], ["make", "package-check", "wheels-check", "deb-check"], 3, 20),
+    Ring("wheels", ["make", "package-check"], ["make", "package-check", "wheels-check", "deb-check"], 4, 20),
     # A release of Kafka that came out today is a warning to who tests a change, and a failure of the whole rings.
     Ring("clients", ["make", "compat"], ["make", "compat", "NEWEST_KAFKA=fail"], 16, 23),
     Ring("client suites", [], ["make", "compat-report"], 0, 45),  # `clients` has them against the daemon alone
@@ -67,7 +67,7 @@ RINGS = [
     Ring("explore", [], ["make", "explore-all"], 0, 60),
     Ring("spark", ["make", "spark"], ["make", "spark"], 7, 12),
     # The driver that is killed is in the whole ring.
-    Ring("cluster", ["make", "cluster", "CLUSTER=-k archive"], ["make", "cluster-all"], 2, 12),
+    Ring("cluster", ["make", "cluster", "CLUSTER=-k archive"], ["make", "cluster-all"], 4, 12),
     Ring(
         "sink kills",  # `spark` has the first
         [],
@@ -107,7 +107,7 @@ RINGS = [
         "crash",
         [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "5"],
         [*PYTEST, *UNLIMITED, "-n", "2", "tests/crash", *CRASH_WHOLE],
-        2,
+        1,
         60,
     ),
     Ring("examples", ["env", "HYPOTHESIS_PROFILE=fixed", *FIXED], ["env", "HYPOTHESIS_PROFILE=random", *RANDOM], 2, 30),
@@ -122,9 +122,9 @@ RINGS = [
     Ring("mutations", [], ["make", "mutations"], 0, 30),
     Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50", "FUZZ_SEED=1"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 3, 40),
     Ring("sanitizers", ["make", "sanitize-check"], ["make", "sanitize", "FUZZ_SECONDS=600"], 1, 30),
-    Ring("backup", ["make", "backup"], ["make", "backup"], 3, 5),
+    Ring("backup", ["make", "backup"], ["make", "backup"], 2, 5),
     Ring("lost machine", [], ["make", "backup", "LOST_ROUNDS=50"], 0, 30),
-    Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 1.5, 4),
+    Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 1, 4),
     Ring("browser", ["make", "browser"], ["make", "browser"], 3, 5),
     Ring(
         "adversary",
@@ -135,7 +135,7 @@ RINGS = [
     ),
     Ring("site", ["make", "site-check"], ["make", "site-check"], 1.5, 3),
     Ring("addresses", ADDRESSES, ADDRESSES, 1, 3),
-    Ring("image", IMAGE, IMAGE, 3, 10),
+    Ring("image", IMAGE, IMAGE, 2, 10),
 ]
 
 
