@@ -7,7 +7,8 @@ before is not known, and producers that the log does not show are believed.
 the log does not: batches, markers whose transaction has no batch left, whole producers. So what a file says has to be what
 the log says, but where it can come from a batch or marker that lay in a gap: `hidden_below` is the end of the last such
 gap, and what came at or above it is all there. In what is left a transaction that shows a batch shows its marker too, and
-a transaction index has no entry without the marker.
+a transaction index has no entry without the marker. A transaction that the snapshot at the first segment knows as open, and
+that shows no batch, may have ended in the first gap: from there on it is not taken for open.
 
 A recovery rebuilds snapshots and indexes from what it finds, so a file may know less than was once true; never less than
 the log shows, save for producers that expired.
@@ -79,6 +80,8 @@ class ProducerCheck:
         # By producer: where its last batch or marker begins that the log shows; its last marker.
         self._last_event: dict[int, int] = {}
         self._last_marker: dict[int, int] = {}
+        # Producers with a transaction that is open where the log begins, until they show something.
+        self._inherited: set[int] = set()
         # Of the segment that is being read, by offset.
         self._aborts: dict[int, _Abort] = {}
 
@@ -91,6 +94,8 @@ class ProducerCheck:
                 for entry in entries:
                     self._state.load_entry(entry)
                     self._last_event[entry.producer_id] = first_offset - 1
+                    if entry.current_txn_first_offset is not None:
+                        self._inherited.add(entry.producer_id)
             elif offset > first_offset:
                 self._snapshots.append((offset, path))
             # One below is of a segment that retention has just taken: its files go one after the other, and the daemon may
@@ -135,6 +140,7 @@ class ProducerCheck:
             )
             return
         self._last_event[header.producer_id] = header.base_offset
+        self._inherited.discard(header.producer_id)
         self._state.update(header)
 
     def add_control(self, header: BatchHeader, records: Sequence[Record], path: str) -> None:
@@ -161,6 +167,7 @@ class ProducerCheck:
                     self.hidden_below,
                 )
             self._last_event[producer] = self._last_marker[producer] = record.offset
+            self._inherited.discard(producer)
             if completed is not None:
                 self._state.complete_txn(completed)
                 self._state.on_high_watermark_updated(record.offset + 1)
@@ -199,10 +206,22 @@ class ProducerCheck:
             entries = self._read(path)
             if entries is not None:
                 if at > self._end:
-                    self._gap_end = at
+                    self._gap(at)
                 self._compare(at, path, {entry.producer_id: entry for entry in entries})
         if offset > self._end:
-            self._gap_end = offset
+            self._gap(offset)
+
+    def _gap(self, end: int) -> None:
+        """Note that no batch is left from where the last one ended up to `end`."""
+        self._gap_end = end
+        if self._end >= self._cleaned_below:
+            return
+        for producer in self._inherited:
+            entry = self._state.entry(producer)
+            if entry is not None and entry.current_txn_first_offset is not None:
+                self._state.ongoing.pop(entry.current_txn_first_offset, None)
+                entry.current_txn_first_offset = None
+        self._inherited.clear()
 
     def _compare(self, offset: int, path: str, snapshot: dict[int, ProducerStateEntry]) -> None:
         for entry in self._state.active_producers():

@@ -192,3 +192,35 @@ def test_a_marker_that_was_cleaned_leaves_its_coordinators_epoch() -> None:
         world.check.passed(9)
         world.check.finish(20, is_stopped=True)
         assert world.found() == rules, coordinator
+
+
+def test_a_transaction_that_retention_took_may_have_ended_where_compaction_took_its_marker() -> None:
+    """Its records were below the log's first segment, so nothing kept the marker, and the producer went on."""
+    for cleaned_below, rules in ((15, []), (0, ["snapshot-differs", "txnindex-entry"])):
+        begun = ProducerStateEntry(7, 0, -1, TIME + 8, 8, (BatchMetadata(0, 8, 0, TIME + 8),))
+        again = ProducerStateEntry(7, 0, -1, TIME + 15, 15, (BatchMetadata(1, 15, 0, TIME + 15),))
+        world = World(10, {10: [begun], 16: [again]}, cleaned_below)
+        world.check.reach(15)  # the marker was at one of 10 to 14
+        world.check.add(header(15, sequence=1, is_transactional=True), LOG)
+        world.check.passed(16)
+        world.check.reach(16)
+        abort(world, 16)
+        world.check.passed(17)
+        world.check.check_index("/t-0/txn", [(0, AbortedTxn(7, 15, 16, 17))], 17)
+        world.check.finish(17, is_stopped=True)
+        assert world.found() == rules
+
+
+def test_a_transaction_that_began_below_the_first_segment_may_still_be_open_behind_a_gap() -> None:
+    for shows_batch in (False, True):
+        begun = ProducerStateEntry(7, 0, -1, TIME + 8, 8, (BatchMetadata(0, 8, 0, TIME + 8),))
+        world = World(10, {10: [begun], 15: [begun]}, cleaned_below=15)
+        world.check.reach(15)
+        if shows_batch:
+            world.check.add(header(15, sequence=1, is_transactional=True), LOG)
+        world.check.passed(16)
+        abort(world, 16)
+        world.check.passed(17)
+        world.check.check_index("/t-0/txn", [(0, AbortedTxn(7, 8, 16, 17))], 17)
+        world.check.finish(17, is_stopped=True)
+        assert world.found() == []
