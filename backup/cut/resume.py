@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .vector import LogCut
 
 _MARGIN_MS = 5000
-"""A file that was written so shortly before the cut is read: clocks of file systems are coarse, and clocks are set."""
+"""A file that was changed so shortly before the cut is read: clocks of file systems are coarse, and clocks are set."""
 
 
 def resumed(cut: LogCut, entry: Partition, taken_ms: int, readers: Readers) -> Tracked | None:
@@ -47,7 +47,7 @@ def resumed(cut: LogCut, entry: Partition, taken_ms: int, readers: Readers) -> T
             continue
         was_durable = ends.get(segment.base_offset, entry.end + 1) <= entry.recovery_point
         is_as_long = known.size == segment.size
-        if (was_durable and is_as_long and _modified_ms(log, segment, readers) < taken_ms - _MARGIN_MS) or is_same(
+        if (was_durable and is_as_long and _changed_ms(log, segment, readers) < taken_ms - _MARGIN_MS) or is_same(
             log, segment, known, readers
         ):
             same.append((segment, known))
@@ -71,9 +71,10 @@ def resumed(cut: LogCut, entry: Partition, taken_ms: int, readers: Readers) -> T
     )
 
 
-def _modified_ms(log: UnifiedLog, segment: LogSegment, readers: Readers) -> int:
+def _changed_ms(log: UnifiedLog, segment: LogSegment, readers: Readers) -> int:
+    """When the file was changed or got its name: a pass of the cleaner sets its modification time back."""
     directory = log.log_directory
-    return readers.run(log, lambda: directory.file_system.stat(directory.file(segment.base_offset, ".log")).modified_ms)
+    return readers.run(log, lambda: directory.file_system.stat(directory.file(segment.base_offset, ".log")).changed_ms)
 
 
 def is_same(log: UnifiedLog, segment: LogSegment, known: Segment, readers: Readers) -> bool:

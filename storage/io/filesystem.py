@@ -40,15 +40,17 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 class FileStat(NamedTuple):
-    """Size in bytes, modification time in ms since 1970, inode number, bytes of allocated disk blocks.
+    """Size in bytes, modification time in ms since 1970, inode number, bytes of allocated disk blocks, time of the last change.
 
-    The blocks are more than the size where room was reserved behind the end, less where the file is sparse.
+    The blocks are more than the size where room was reserved behind the end, less where the file is sparse. The last change
+    (ms since 1970) is of the contents, the name or the times that were set: nothing sets that one back.
     """
 
     size: int
     modified_ms: int
     inode: int
     allocated_bytes: int
+    changed_ms: int
 
 
 class FileLock(Protocol):
@@ -611,7 +613,13 @@ class RealFileSystem:
 
     def stat(self, path: StrPath) -> FileStat:
         status = os.stat(path)
-        return FileStat(status.st_size, status.st_mtime_ns // 1_000_000, status.st_ino, status.st_blocks * 512)
+        return FileStat(
+            status.st_size,
+            status.st_mtime_ns // 1_000_000,
+            status.st_ino,
+            status.st_blocks * 512,
+            status.st_ctime_ns // 1_000_000,
+        )
 
     def set_modified_ms(self, path: StrPath, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))

@@ -30,6 +30,7 @@ class Inode:
     durable: bytes = b""
     changes: list[Change] = field(default_factory=list)
     modified_ms: int = 0
+    changed_ms: int = 0
     mapped: bool = False
     clean: bytes | None = None
     """What readers saw when a sync failed: pages that count as written since, and are not on the disk."""

@@ -366,7 +366,11 @@ class FakeFileSystem:
             if inode.number not in copies:
                 inode.note_mapped_writes()
                 copy = Inode(
-                    inode.number, bytearray(chooser.data(inode)), modified_ms=inode.modified_ms, reserved=inode.reserved
+                    inode.number,
+                    bytearray(chooser.data(inode)),
+                    modified_ms=inode.modified_ms,
+                    changed_ms=inode.changed_ms,
+                    reserved=inode.reserved,
                 )
                 if keep_durability:
                     copy.sync()
@@ -454,6 +458,8 @@ class FakeFileSystem:
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
         self._enter("rename", old, new)
+        if isinstance(node, Inode):
+            node.changed_ms = self._now_ms()
         old_directory, old_name = self._parent(old)
         new_directory, new_name = self._parent(new)
         if old_directory is new_directory:
@@ -510,11 +516,13 @@ class FakeFileSystem:
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
         if isinstance(node, Directory):
-            return FileStat(0, 0, 0, 0)
-        return FileStat(len(node.data), node.modified_ms, node.number, node.allocated_bytes)
+            return FileStat(0, 0, 0, 0, 0)
+        return FileStat(len(node.data), node.modified_ms, node.number, node.allocated_bytes, node.changed_ms)
 
     def set_modified_ms(self, path: StrPath, modified_ms: int) -> None:
-        self._inode(path).modified_ms = modified_ms
+        inode = self._inode(path)
+        inode.modified_ms = modified_ms
+        inode.changed_ms = self._now_ms()
 
     def remove_tree(self, path: StrPath) -> None:
         node = self._find(path)
@@ -567,7 +575,10 @@ class FakeFileSystem:
 
     def _touch(self, inode: Inode) -> None:
         self._ticks += 1
-        inode.modified_ms = self.time.milliseconds() if self.time is not None else self._ticks
+        inode.modified_ms = inode.changed_ms = self._now_ms()
+
+    def _now_ms(self) -> int:
+        return self.time.milliseconds() if self.time is not None else self._ticks
 
     def _new_inode(self) -> Inode:
         self._inodes += 1

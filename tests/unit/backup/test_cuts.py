@@ -132,6 +132,30 @@ def test_what_a_pass_joined_before_a_restart_brings_the_aborts_of_all_its_segmen
     world.stop()
 
 
+def test_what_a_pass_made_before_a_restart_is_not_taken_for_the_segment_that_was_as_long() -> None:
+    """A pass gives a segment the time of the records in it: size and time are as they were."""
+    world = BackedUpWorld(MemoryStore(), 1)
+    log = world.log("kept")
+    for value in "ab":
+        for number in range(4):
+            put(log, f"k{number}", value, timestamp=world.time.milliseconds())
+        log.roll()
+    put(log, "last", "v", timestamp=world.time.milliseconds())
+    log.flush()
+    sizes = [segment.size for segment in log.segments]
+    world.time.advance(100_000)
+    world.cut()
+    world.time.advance(10)
+    world.clean_all()
+    assert [(segment.base_offset, segment.size) for segment in log.segments] == [(0, sizes[1]), (8, sizes[2])]
+    world.restart()
+    world.writer = world.new_writer()
+    put(world.log("kept"), "later", "v", timestamp=world.time.milliseconds())
+    number = world.cut()
+    check_cut(world.store, number, world.models[number], world.time)
+    world.stop()
+
+
 def test_the_second_writer_is_found_out_by_the_first(world: BackedUpWorld) -> None:
     world.cut()
     second = world.new_writer()

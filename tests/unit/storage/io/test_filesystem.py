@@ -156,6 +156,22 @@ def test_modification_time(system: FileSystem, home: str) -> None:
     assert system.stat(f"{home}/a").inode != 0
 
 
+def test_time_of_the_last_change(tmp_path: Path) -> None:
+    """A backup tells by it that another file has got a segment's name."""
+    system = RealFileSystem()
+    path = f"{tmp_path}/a"
+    system.write_new(path, b"a")
+    made = system.stat(path).changed_ms
+    system.set_modified_ms(path, 1_234_567_890_123)
+    began = changed = system.stat(path).changed_ms
+    assert began >= made > 1_600_000_000_000
+    for number in range(1_000_000):  # the clock of file times ticks some hundred times a second
+        system.rename(f"{tmp_path}/{'ab'[number % 2]}", path := f"{tmp_path}/{'ba'[number % 2]}")
+        if (changed := system.stat(path).changed_ms) > began:
+            break
+    assert changed > began
+
+
 def test_lock_excludes_a_second_one(system: FileSystem, home: str) -> None:
     lock = system.lock(f"{home}/.lock")
     with pytest.raises(DirectoryLockedError, match=r"stop that"):
