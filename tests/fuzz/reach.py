@@ -36,6 +36,15 @@ NOT_REACHED = {
     "broker/produce_fetch/fetch_job.py:_read": "parse_fetch, which a target feeds; then it goes by its values, in turns",
     "broker/metadata/topology_descriptions.py:TopologyDescriptions.read": "a look-up by id, of bytes that it does not read",
     "pipeline/session.py:parse_version": "the version of a package that is installed",
+    "backup/cut/writer.py:CutWriter._read_base": "decode_base, which a target feeds, of what a store has",
+    "backup/restore/fetching.py:Fetcher._read": "bytes of an object, which are held against their sum",
+    "backup/store/cloud.py:CloudStore.read": "bytes by their key",
+    "backup/store/counted.py:Counted.read": "the same",
+    "backup/store/files.py:FileStore.read": "the same",
+    "backup/store/files.py:FileStore._explained": "the errors of a block",
+    "backup/store/limited.py:Limited.read": "bytes by their key",
+    "backup/store/memory.py:MemoryStore.read": "the same",
+    "testing/scheduled.py:ScheduledDispatcher.dispatch": "hands requests on to the dispatcher, which targets feed",
     "storage/index/index_file.py:IndexFile._load_last": "abstract: each index has its own",
 }
 
