@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import wire
 from brokers import Broker, BrokerError, Tidelog
-from measure import KAFKA, OURS, Goal, Row
+from measure import KAFKA, OURS, QUIET, Goal, Row
 from session import Session, finish_load
 
 MIB = 1 << 20
@@ -26,7 +26,7 @@ BUFFER_BYTES = 32 * MIB  # a million keys are 24 MB of entries
 SPARE_BYTES = 32 * MIB
 PLAIN = Row("clean-100b", "One pass, 100-byte records, 1 M keys, one thread", "MB/s", (Goal(5, KAFKA, at_least=True),))
 LZ4 = Row("clean-lz4", "One pass, 1 KiB records in lz4, 1 M keys", "MB/s", (Goal(2, KAFKA, at_least=True),))
-PRODUCE = Row("clean-produce", "p99 of produces during a pass ÷ without", "×", (Goal(2),))
+PRODUCE = Row("clean-produce", "p99 of 2,000 produces/s during passes", "ms", (Goal(2, QUIET, allowed=1.0),))
 MEMORY = Row(
     "clean-memory", "RSS that a pass adds, buffer of 32 MiB", "MiB", (Goal((BUFFER_BYTES + SPARE_BYTES) / MIB),)
 )
@@ -123,7 +123,9 @@ def _measure_produce(session: Session, side: str, broker: Broker, topic: str, si
         for name in (topic, topic + "-more"):
             wire.delete_topic(broker.port, name)
     facts = {"p99_alone_us": alone["p99_us"], "p99_with_us": together["p99_us"], "overlap": min(1.0, cleaned / loaded)}
-    session.add(PRODUCE, side, together["p99_us"] / alone["p99_us"], facts)
+    session.add(PRODUCE, side, together["p99_us"] / 1000, facts)
+    if side == OURS:
+        session.add(PRODUCE, QUIET, alone["p99_us"] / 1000)
     session.say(
         f"{side}: p99 {alone['p99_us']:.0f} µs and {together['p99_us']:.0f} µs, cleaning {facts['overlap']:.0%} of it"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from floors import FloorServer, Kfake, has_go
-from measure import FLOOR, KAFKA, KFAKE, OURS, Goal, Row
+from floors import Kfake, append_floors, has_go
+from measure import KAFKA, KFAKE, LOOP, OURS, Goal, Row
 from session import BATCH_64K, Session, details
 
 SMALL = ("--value-bytes", 100, "--records", 500)
@@ -19,13 +19,13 @@ class Load:
     options: tuple[object, ...]
     figure: str
     floors: bool = False
-    """Measured beside the C server and kfake too."""
+    """Measured beside the C servers and kfake too."""
 
 
 CPU_PER_GB, CPU_PER_REQUEST = "cpu_s_per_GB", "cpu_us_per_request"
 LOADS = (
     Load(
-        Row("produce-64k", "Produce, 64 KiB batches of 1 KiB records: CPU", "CPU-s/GB", (Goal(1 / 3, KAFKA),)),
+        Row("produce-64k", "Produce, 64 KiB batches of 1 KiB records: CPU", "CPU-s/GB", (Goal(0.4, KAFKA),)),
         (*BATCH_64K, "--depth", 5),
         CPU_PER_GB,
     ),
@@ -45,7 +45,7 @@ LOADS = (
             "produce-one-16",
             "Produce, one record a request, 16 connections: CPU",
             "µs/request",
-            (Goal(0.45, KAFKA), Goal(1.3, KFAKE)),
+            (Goal(0.45, KAFKA), Goal(1.3, KFAKE), Goal(2, LOOP)),
         ),
         ("--connections", 16),
         CPU_PER_REQUEST,
@@ -104,10 +104,12 @@ def run(session: Session) -> None:
                     session.verify(broker, topic, result)
                 session.add(load.row, side, result[load.figure], details(result))
             if load.floors and has_floors:
-                floor = FloorServer("append_floor", session.directory / "append_floor.log")
+                options = (*load.options, "--topic", "t", "--warmup", 0.5, "--seconds", seconds)
+                floors = append_floors(session.directory)
                 try:
-                    options = (*load.options, "--topic", "t", "--warmup", 0.5, "--seconds", seconds)
-                    result = floor.load("produce", *options)
+                    for side, floor in floors.items():
+                        result = floor.load("produce", *options)
+                        session.add(load.row, side, result[load.figure], details(result))
                 finally:
-                    floor.stop()
-                session.add(load.row, FLOOR, result[load.figure], details(result))
+                    for floor in floors.values():
+                        floor.stop()

@@ -1,25 +1,26 @@
-"""What our figures of small requests are held against besides Apache Kafka: bare C servers that do the same work and no more, and
-kfake, franz-go's broker in memory, which keeps nothing on a disk."""
+"""What our figures of small requests are held against besides Apache Kafka: bare C servers that do the same work and no more, by
+themselves and on the daemon's own event loop, and kfake, franz-go's broker in memory, which keeps nothing on a disk."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from brokers import Broker, BrokerError
+from measure import FLOOR, LOOP
 from session import BUILD, HERE, begin_command, built, finish_load
 
 KFAKE_SOURCE = HERE / "kfake"
 
 
 class FloorServer:
-    """A C server of one partition, and loads of it. `offsets` are what the client is to believe of the partition."""
+    """A server of one partition that does a request's work and no more, and loads of it, which know its offsets."""
 
-    def __init__(self, program: str, place: Path) -> None:
-        """`place`: the partition's directory for sendfile_floor, the file to write for append_floor."""
-        self._process = subprocess.Popen([built(program), place], stdout=subprocess.PIPE, text=True)
+    def __init__(self, command: list[object]) -> None:
+        self._process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         _, port, *ends = self._process.stdout.readline().split()
         begin, end = ends or ("0", "0")
@@ -31,6 +32,24 @@ class FloorServer:
     def stop(self) -> None:
         self._process.kill()
         self._process.communicate()
+
+
+def append_floors(directory: Path) -> dict[str, FloorServer]:
+    """Servers of produces, by side: C alone, and C on our loop."""
+    alone, loop = directory / "append_floor.log", directory / "append_loop.log"
+    return {FLOOR: FloorServer([built("append_floor"), alone]), LOOP: FloorServer([*_on_loop(), "append", loop])}
+
+
+def read_floors(partition: Path) -> dict[str, FloorServer]:
+    """Servers of fetches from a partition's directory, by side."""
+    return {
+        FLOOR: FloorServer([built("sendfile_floor"), partition]),
+        LOOP: FloorServer([*_on_loop(), "read", partition]),
+    }
+
+
+def _on_loop() -> list[object]:
+    return [sys.executable, HERE / "loop_floor.py", built("loop_handler")]
 
 
 class Kfake(Broker):

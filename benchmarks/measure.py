@@ -9,26 +9,34 @@ from dataclasses import dataclass, field
 OURS, KAFKA, FLOOR = "tidelog", "kafka", "c-floor"
 KFAKE = "kfake"
 """franz-go's broker in memory."""
+LOOP = "c-loop"
+"""A protocol in C on the daemon's own event loop: what a request costs where everything above the loop costs nothing."""
 PLAINTEXT = "plaintext"
 """Ours again, without what the row is about: TLS."""
-SIDES = (OURS, KAFKA, FLOOR, KFAKE, PLAINTEXT)
+QUIET = "quiet"
+"""Ours again, without what the row is about: work beside it."""
+SIDES = (OURS, KAFKA, FLOOR, LOOP, KFAKE, PLAINTEXT, QUIET)
+NAMES = {
+    KAFKA: "Kafka", FLOOR: "C", LOOP: "C on the same loop", KFAKE: "kfake", PLAINTEXT: "our plaintext", QUIET: "quiet",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`limit` times the median of `against`, or `limit` itself; an upper bound unless `at_least`."""
+    """`limit` times the median of `against`, or `limit` itself; an upper bound unless `at_least`. `allowed`: no less."""
 
     limit: float
     against: str | None = None
     at_least: bool = False
     plus: float = 0.0
+    allowed: float = 0.0
 
     def bound(self, medians: Mapping[str, float]) -> float | None:
         """The figure to stay below (or reach); None when the other side was not measured."""
         if self.against is None:
             return self.limit + self.plus
         other = medians.get(self.against)
-        return None if other is None else self.limit * other + self.plus
+        return None if other is None else max(self.allowed, self.limit * other + self.plus)
 
     def met(self, medians: Mapping[str, float]) -> bool | None:
         bound = self.bound(medians)
@@ -40,8 +48,8 @@ class Goal:
         sign = "≥" if self.at_least else "≤"
         if self.against is None:
             return f"{sign} {figure(self.limit + self.plus)}"
-        name = {KAFKA: "Kafka", FLOOR: "C", KFAKE: "kfake", PLAINTEXT: "our plaintext"}[self.against]
-        return f"{sign} {figure(self.limit)} × {name}" + (f" + {figure(self.plus)}" if self.plus else "")
+        text = f"{figure(self.limit)} × {NAMES[self.against]}" + (f" + {figure(self.plus)}" if self.plus else "")
+        return f"{sign} max({figure(self.allowed)}, {text})" if self.allowed else f"{sign} {text}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import itertools
 import json
 import shutil
 import subprocess
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -164,14 +165,17 @@ def finish_load(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def built(name: str) -> Path:
-    """One of the C programs beside this file, compiled when its source is newer."""
+    """One of the C programs beside this file, compiled when its source is newer; a module where it includes Python.h."""
     source, target = HERE / f"{name}.c", BUILD / name
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+    newest = max(path.stat().st_mtime for path in (source, *HERE.glob("*.h")))
+    if not target.exists() or target.stat().st_mtime < newest:
         compiler = shutil.which("cc") or shutil.which("gcc")
         if not compiler:
             raise BrokerError("the load generator is C: install a compiler (Debian: gcc libc6-dev)")
         BUILD.mkdir(parents=True, exist_ok=True)
         command = [compiler, "-O2", "-std=gnu11", "-o", str(target), str(source), "-ldl"]
+        if "<Python.h>" in source.read_text():
+            command += ["-shared", "-fPIC", f"-I{sysconfig.get_path('include')}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BrokerError(f"cannot compile {source.name}:\n{done.stderr}")
