@@ -50,6 +50,8 @@ class IndexFile:
 
     ENTRY: ClassVar[Struct]
     ENTRY_SIZE: ClassVar[int]
+    #: Slots at the end that only a roll uses.
+    SPARE_SLOTS: ClassVar[int] = 0
 
     __slots__ = (
         "_count",
@@ -57,6 +59,7 @@ class IndexFile:
         "_lock",
         "_map",
         "_path",
+        "_ready",
         "_reserved",
         "_view",
         "_writable",
@@ -86,6 +89,8 @@ class IndexFile:
         self._view: memoryview | None = None
         self._count = _UNKNOWN
         self._reserved = 0
+        # Slots before it can be written at once: they are mapped, have disk blocks, and are no spare ones. Unknown: none.
+        self._ready = _UNKNOWN
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._path!r}, entries={self._count if self._count >= 0 else '?'})"
@@ -130,7 +135,7 @@ class IndexFile:
         if self._count == _UNKNOWN:
             self._count = self._find_count(view)
             self._load_last(view)
-        self._reserved = 0
+        self._reserved, self._ready = 0, _UNKNOWN
         self._view = view
         return view
 
@@ -161,6 +166,7 @@ class IndexFile:
         Syncs nothing: what was written is in the page cache. Any thread.
         """
         with self._lock:
+            self._ready = _UNKNOWN
             self._view = None
             mapped, self._map = self._map, None
             if mapped is not None:
@@ -236,8 +242,8 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """True if no other entry fits: the segment must roll."""
-        return self.entries >= self.max_entries
+        """True if no other entry fits (but those of the spare slots): the segment must roll."""
+        return self.entries >= self.max_entries - self.SPARE_SLOTS
 
     def resize(self, size: int) -> None:
         """Resize the file to `size` bytes, rounded down to whole entries, but never below those it holds. Writer."""
@@ -249,6 +255,7 @@ class IndexFile:
         with self._lock:
             mapped = self._map
             assert mapped is not None
+            self._ready = _UNKNOWN
             self._view = None
             try:
                 mapped.resize(rounded)
@@ -264,6 +271,7 @@ class IndexFile:
         if self._writable:
             # Even a file that cannot be read as an index is one afterwards.
             with self._lock:
+                self._ready = _UNKNOWN
                 self._view = None
                 mapped, self._map = self._map, None
                 if mapped is not None:
@@ -297,6 +305,7 @@ class IndexFile:
             end += -end % _RESERVE_BYTES
             self._map.reserve(start, end - start)
             self._reserved = end
+        self._ready = min(self._reserved, len(view)) // self.ENTRY_SIZE - self.SPARE_SLOTS
         return view
 
     def _entry_at(self, slot: int) -> tuple[int, int]:

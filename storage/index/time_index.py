@@ -18,12 +18,14 @@ from struct import Struct
 from typing import ClassVar, NamedTuple
 
 from ..exceptions import CorruptIndexError, InvalidOffsetError, StorageError
-from .index_file import IndexFile
+from .index_file import MAX_RELATIVE_OFFSET, IndexFile
 
 NO_TIMESTAMP = -1
 
 _TIMESTAMP = Struct(">q")
 _OFFSET = Struct(">i")
+_pack_into = Struct(">qi").pack_into
+_new = tuple.__new__  # of a NamedTuple, without the frame of Python that its own takes
 
 
 class TimestampOffset(NamedTuple):
@@ -39,6 +41,7 @@ class TimeIndex(IndexFile):
 
     ENTRY: ClassVar[Struct] = Struct(">qi")
     ENTRY_SIZE: ClassVar[int] = 12
+    SPARE_SLOTS: ClassVar[int] = 1
 
     __slots__ = ("_last",)
     _last: TimestampOffset
@@ -50,32 +53,32 @@ class TimeIndex(IndexFile):
             self._open_view()
         return self._last
 
-    @property
-    def is_full(self) -> bool:
-        """True if only the slot is left that the roll needs."""
-        return self.entries >= self.max_entries - 1
-
-    def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
-        """Append an entry if its timestamp is above the last one's, else do nothing. Writer.
+    def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> bool:
+        """Append an entry if its timestamp is above the last one's, else do nothing. True if no other fits but the one that the
+        roll needs. Writer; one frame of Python in most cases.
 
         InvalidOffsetError when timestamp or offset step back; StorageError when the index is full (`skip_full_check`:
         the roll may use the last slot); OSError when the disk is.
         """
-        if self.entries >= self.max_entries - (0 if skip_full_check else 1):
+        if self._count >= self._ready and self.entries >= self.max_entries - (
+            0 if skip_full_check else self.SPARE_SLOTS
+        ):
             # A roll repeats the last entry when nothing newer came: that needs no slot.
             if skip_full_check and timestamp <= self._last.timestamp:
-                return
+                return True
             raise StorageError(f"{self._path} is full with {self._count} entries")
-        last = self._last
-        if self._count and (offset < last.offset or timestamp < last.timestamp):
+        count, last = self._count, self._last
+        if count and (offset < last[1] or timestamp < last[0]):
             raise InvalidOffsetError(f"{self._path}: ({timestamp}, {offset}) steps back behind the last entry {last}")
-        if timestamp <= last.timestamp:
-            return
-        relative = self._relative(offset)
-        view = self._writable_view(12)
-        self.ENTRY.pack_into(view, self._count * 12, timestamp, relative)
-        self._last = TimestampOffset(timestamp, offset)
-        self._count += 1
+        if timestamp > last[0]:
+            relative = offset - self.base_offset
+            if not 0 <= relative <= MAX_RELATIVE_OFFSET:
+                self._relative(offset)  # raises
+            view = self._view if count < self._ready else self._writable_view(12)
+            _pack_into(view, count * 12, timestamp, relative)  # type: ignore[arg-type]  # what is ready is mapped
+            self._last = _new(TimestampOffset, (timestamp, offset, -1))
+            self._count = count = count + 1
+        return count >= self._ready and self.is_full
 
     def complete(self, largest: TimestampOffset) -> bool:
         """Append the entry that a roll adds, where the disk did not take it then. True if the file was rewritten for

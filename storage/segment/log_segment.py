@@ -169,14 +169,14 @@ class LogSegment:
     def _append_index_entries(self, files: SegmentFiles, last_offset: int, position: int) -> None:
         if self.index_is_full:  # found on opening; the next batch goes to a new segment
             return
-        largest = self.largest_timestamp_so_far()
+        timestamp, offset, _ = self._largest  # type: ignore[misc]  # opening has read it
         try:
-            files.offset_index.append(last_offset, position)
-            files.time_index.maybe_append(largest.timestamp, largest.offset)
+            is_full = files.offset_index.append(last_offset, position)
+            self.index_is_full = files.time_index.maybe_append(timestamp, offset) or is_full
         except (OSError, StorageError) as error:
             logger.warning("%s: left out an index entry at offset %d: %s", files.file.path, last_offset, error)
+            self.index_is_full = files.offset_index.is_full or files.time_index.is_full
         self._bytes_since_index_entry = 0
-        self.index_is_full = files.offset_index.is_full or files.time_index.is_full
 
     def was_recovered(self, size: int, first_timestamp: int, largest: TimestampOffset) -> None:
         """Called when recovery has checked the log file, cut it to `size` and written new indexes; none of it is

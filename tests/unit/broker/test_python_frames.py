@@ -128,6 +128,15 @@ async def test_a_warm_request_costs_few_frames(client: Client, request_of: Calla
     assert len(called) <= MOST_FRAMES, "\n".join(called)
 
 
+async def test_a_produce_with_an_entry_to_each_index_costs_three_frames_more(client: Client) -> None:
+    for _ in range(8):
+        client.ask(produce())
+    called = max((client.ask(produce()) for _ in range(8)), key=len)
+    called = [name for name in called if name not in ("Server.now", "Server.thread_now")]
+    assert "OffsetIndex.append" in called
+    assert len(called) <= MOST_FRAMES + 3, "\n".join(called)
+
+
 async def test_a_slice_that_is_sent_from_its_file_costs_as_few(client: Client) -> None:
     for _ in range(3):
         client.ask(produce(60_000))
