@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+import bench_busy
 import bench_catch_up
 import bench_clean
 import bench_command_line
@@ -62,6 +63,7 @@ GROUPS: dict[str, ModuleType] = {
     "connections": bench_connections,
     "tls": bench_tls,
     "catch-up": bench_catch_up,
+    "busy": bench_busy,
     "command-line": bench_command_line,
 }
 ROWS: tuple[Row, ...] = tuple(row for module in GROUPS.values() for row in module.ROWS)

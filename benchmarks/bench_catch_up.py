@@ -92,7 +92,7 @@ def _catch_up(
     session: Session, broker: Broker, produced: dict[str, Any], seconds: float
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Results of the producers, the tail reader and the one that catches up from the disk beside them."""
-    _forget_pages(broker.partition_directory(COLD))
+    forget_pages(broker.partition_directory(COLD))
     catching_up = session.begin_load(broker, "fetch", COLD, "--once")
     time.sleep(0.2)
     with_produce, with_tail = _tail_load(session, broker, seconds)
@@ -110,7 +110,7 @@ def _tail_load(session: Session, broker: Broker, seconds: float) -> tuple[dict[s
     return finish_load(writer), finish_load(reader)
 
 
-def _forget_pages(directory: Path) -> None:
+def forget_pages(directory: Path) -> None:
     """Writes a partition's segments to the disk and drops them from the page cache."""
     for path in directory.glob("*.log"):
         descriptor = os.open(path, os.O_RDONLY)

@@ -84,17 +84,18 @@ def run(session: Session) -> None:
         broker.remove()
 
 
-def _write(session: Session, broker: Broker, topic: str, shape: tuple[object, ...], size: int) -> None:
+def write_dirty(session: Session, broker: Broker, topic: str, shape: tuple[object, ...], size: int) -> None:
+    """A topic of so many bytes that is all dirty once it is compacted; durable, so that no pass pays for it."""
     session.say(f"{broker.name}: {size / 1e6:.0f} MB to clean")
     wire.create_topic(broker.port, topic, 1, {"segment.bytes": 64 * MIB, "retention.ms": -1})
     produced = session.load(broker, "produce", topic, *shape, "--bytes", size)
     session.verify(broker, topic, produced)
-    os.sync()  # the disk is at rest on either side, and no pass pays for what was written before it
+    os.sync()  # the disk is at rest on either side
 
 
 def _clean(session: Session, broker: Broker, topic: str, shape: tuple[object, ...], size: int) -> tuple[Pass, float]:
     """One pass over a new topic of that size, and the bytes of RSS that came on top meanwhile."""
-    _write(session, broker, topic, shape, size)
+    write_dirty(session, broker, topic, shape, size)
     cpu_s = broker.cpu_seconds()
     with _Watch(broker.rss_bytes) as memory:
         wire.alter_topic(broker.port, topic, "cleanup.policy", "compact")
@@ -110,7 +111,7 @@ def _measure_produce(session: Session, side: str, broker: Broker, topic: str, si
     with session.topic(broker) as target:
         load = ("--rate", 2000, "--connections", 4, "--warmup", 0.3)
         for name in (topic, topic + "-more"):
-            _write(session, broker, name, SMALL, size)
+            write_dirty(session, broker, name, SMALL, size)
         seconds = session.seconds(1.0, 5.0)
         alone = session.load(broker, "produce", target, *load, "--seconds", seconds)
         begin = time.monotonic()
