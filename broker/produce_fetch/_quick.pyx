@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
 """The compiled way of the two requests that carry the load, where there is nothing to decide (ADR 73):
 
-    Produce 3 to 13    one batch of format 2 to one partition: not of a transaction, at most 64 KiB, for a directory that is
-                       not slow; compressed ones that are soon decompressed
+    Produce 3 to 13    one batch of format 2 to one partition: neither compressed nor of a transaction, at most 64 KiB, for a
+                       directory that is not slow
     Fetch 4 to 18      of one partition, by the request or its session, from a batch whose place is known: up to 16 KiB are
                        copied, more leaves by `sendfile`
 
@@ -29,7 +29,6 @@ from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.records.attributes import Compression
 from ...storage.clock import SystemTime
 from ...storage.segment.segment_list import floor_index
 from ..metadata.topics import INTERNAL_TOPICS
@@ -38,7 +37,7 @@ from ..partitions.conversion_thread import TIMED_BYTES as _TIMED_BYTES
 from ..partitions.partition import WARM_TAIL_BYTES as _WARM_TAIL_BYTES
 from ..requests.throttling import RequestMeter
 from ..security.acl.model import AclOperation, ResourceType
-from .produce_job import ProduceJob, append_failed, wait_for_sync
+from .produce_job import ProduceJob
 
 include "../../protocol/records/_records.pxi"
 
@@ -109,8 +108,6 @@ cdef enum:
     HEAD_BYTES = 512
     #: What a fetch of little reads, to have a small batch in one go.
     PROBE_BYTES = 4096
-    FIRST_PRODUCE_WITH_ZSTD = 7
-    ZSTD = 4
     #: Headers of a slice that is not read that are looked at to know where the next fetch will begin.
     MOST_HEADERS = 64
 
@@ -119,11 +116,11 @@ cdef int64_t MOST_COPIED = 16 << 10
 cdef int64_t TIMED_BYTES = _TIMED_BYTES
 cdef int64_t WARM_TAIL_BYTES = _WARM_TAIL_BYTES
 cdef bytes NO_TAGS = b"\0\0\0"
-cdef int UNUSUAL_MASK = TRANSACTIONAL_MASK | CONTROL_MASK
+cdef int UNUSUAL_MASK = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 cdef object READ = AclOperation.READ
 cdef object WRITE = AclOperation.WRITE
 cdef object TOPIC = ResourceType.TOPIC
-assert ApiKey.PRODUCE == PRODUCE and ApiKey.FETCH == FETCH and Compression.ZSTD == ZSTD
+assert ApiKey.PRODUCE == PRODUCE and ApiKey.FETCH == FETCH
 
 
 cdef struct Cursor:
@@ -276,10 +273,9 @@ cdef class QuickPath:
         cdef int acks
         cdef int32_t index, correlation
         cdef int64_t count, name_size, size, now
-        cdef int codec
         cdef const uint8_t *name
         cdef Py_ssize_t first
-        cdef object topic, partition, log, key, info, job = None, meter = None, answer
+        cdef object topic, partition, log, key, info, job, meter = None, answer
         c.at, c.end, c.flexible = base + start, base + end, version >= 9
         correlation = tl_i32(c.at + 4)
         if not header(&c) or not length(&c, 2, &count) or count != -1 or c.end - c.at < 6:
@@ -300,10 +296,7 @@ cdef class QuickPath:
         if not length(&c, 4, &size) or not RECORDS_AT < size <= TIMED_BYTES:
             return NotImplemented
         first = c.at - base
-        if c.at[MAGIC_AT] != 2 or c.at[ATTRIBUTES_AT + 1] & UNUSUAL_MASK:
-            return NotImplemented
-        codec = c.at[ATTRIBUTES_AT + 1] & COMPRESSION_MASK
-        if (codec == ZSTD and version < FIRST_PRODUCE_WITH_ZSTD) or not skip(&c, size):
+        if c.at[MAGIC_AT] != 2 or c.at[ATTRIBUTES_AT + 1] & UNUSUAL_MASK or not skip(&c, size):
             return NotImplemented
         if not no_tags(&c) or not no_tags(&c) or not no_tags(&c) or c.at != c.end:
             return NotImplemented
@@ -324,41 +317,28 @@ cdef class QuickPath:
             meter = RequestMeter(self.quotas, buffer, start, end, PRODUCE, version, connection.user)
         key = PyBytes_FromStringAndSize(<const char *>name, ID_BYTES) if version >= 13 else topic
         try:
-            if codec:
-                job = ProduceJob(
-                    self.services.partitions, self.counters, version, correlation, None, acks, connection.client,
-                    connection.last_active,
-                )
-                info = partition.append(buffer, first, first + size, job)
-            else:
-                info = log.append_as_leader(
-                    buffer, first, first + size, now=wall_ms() if self.clock_ms is None else self.clock_ms()
-                )
-        except Exception as error:
-            answer = append_failed(
-                self.services, version, correlation, acks, connection.client, key, index, error
+            info = log.append_as_leader(
+                buffer, first, first + size, now=wall_ms() if self.clock_ms is None else self.clock_ms()
             )
+        except Exception as error:
+            job = self.job(version, correlation, acks, connection)
+            job.failed(key, index, error)
+            answer = job.answer()
         else:
-            if not isinstance(info, tuple):  # a thread has it, and says how it went
-                answer = job.handed_over(key, index, partition, size, info)
+            self.counters.produced_bytes += size
+            self.counters.produced_records += (<tuple>info)[4]
+            if log.needs_sync:
+                partition.sync()
+            elif partition.waiters:
+                partition.wake()
+            if acks == 0:
+                answer = None
+            elif log.high_watermark > (<tuple>info)[1]:
+                answer = produce_answer(version, correlation, name, name_size, index, <tuple>info)
             else:
-                self.counters.produced_bytes += size
-                self.counters.produced_records += (<tuple>info)[4]
-                if codec:
-                    pass  # `Partition.append` has done it
-                elif log.needs_sync:
-                    partition.sync()
-                elif partition.waiters:
-                    partition.wake()
-                if acks == 0:
-                    answer = None
-                elif log.high_watermark > (<tuple>info)[1]:
-                    answer = produce_answer(version, correlation, name, name_size, index, <tuple>info)
-                else:
-                    answer = wait_for_sync(
-                        self.services, version, correlation, acks, connection.client, key, index,
-                        partition, info,
-                    )
+                job = self.job(version, correlation, acks, connection)
+                job.appended(key, index, partition, info)
+                answer = job.answer()
         self.produces += 1
         if meter is not None:
             answer = self.metered(answer, meter, connection)
@@ -367,6 +347,12 @@ cdef class QuickPath:
         else:
             connection.pending_key, connection.pending_since = PRODUCE, connection.last_active
         return answer
+
+    cdef object job(self, int version, int32_t correlation, int acks, object connection):
+        """What answers a request of one batch that was refused, or is not durable yet."""
+        return ProduceJob(
+            self.services.partitions, self.counters, version, correlation, None, acks, connection.client, 0
+        )
 
     cdef object fetch(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end, int version, object connection):
         cdef const uint8_t *base = <const uint8_t *>PyByteArray_AS_STRING(buffer)

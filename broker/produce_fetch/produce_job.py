@@ -236,15 +236,6 @@ class ProduceJob(LoopBudget):
         self._answers.append((topic, [row]))
         self._unsynced = [(partition, info.last_offset + 1)]
 
-    def handed_over(
-        self, topic: TopicKey, index: int, partition: Partition, size: int, written: asyncio.Future[LogAppendInfo]
-    ) -> ProduceReply:
-        """The answer once a thread has appended the request's only batch."""
-        rows: list[PartitionAnswer] = [(index, _NONE, -1, -1, -1, None)]
-        self._answers.append((topic, rows))
-        self._later = [_Later(topic, index, partition, rows, 0, size, written)]
-        return self.answer()
-
     def answer(self) -> ProduceReply:
         """The answer, when all has been appended or left to a thread. ConnectionAborted: acks 0, and a failure."""
         unsynced = self._unsynced
@@ -315,39 +306,6 @@ class ProduceJob(LoopBudget):
         if not self._record_errors:
             return write_produce_response(self._version, self._correlation_id, self._answers)
         return _with_record_errors(self._version, self._correlation_id, self._answers, self._record_errors)
-
-
-def append_failed(
-    services: Services,
-    version: int,
-    correlation_id: int,
-    acks: int,
-    client: str,
-    topic: TopicKey,
-    index: int,
-    error: Exception,
-) -> ProduceReply:
-    """The answer to a request of one batch that its log did not take. As `ProduceJob.answer`."""
-    job = ProduceJob(services.partitions, services.counters, version, correlation_id, None, acks, client, 0)
-    job.failed(topic, index, error)
-    return job.answer()
-
-
-def wait_for_sync(
-    services: Services,
-    version: int,
-    correlation_id: int,
-    acks: int,
-    client: str,
-    topic: TopicKey,
-    index: int,
-    partition: Partition,
-    info: LogAppendInfo,
-) -> ProduceReply:
-    """The answer to a request of one batch that was appended, once it is durable. As `ProduceJob.answer`."""
-    job = ProduceJob(services.partitions, services.counters, version, correlation_id, None, acks, client, 0)
-    job.appended(topic, index, partition, info)
-    return job.answer()
 
 
 class _Later(NamedTuple):
