@@ -2,7 +2,8 @@
 
 For each segment the settings that hold it, with their values, and until when, or which event ends it. Times are those of
 the earliest look that finds it so: cleaner threads look every log.cleaner.backoff.ms, retention every
-log.retention.check.interval.ms. Damage that the scrubber has found in a partition is told too, with what to do.
+log.retention.check.interval.ms. Damage that the scrubber has found in a partition is told too, with what to do; and
+with a backup (backup.url) which segments are safe there, since when.
 """
 
 from __future__ import annotations
@@ -93,13 +94,17 @@ def _partition(partition: Any) -> list[str]:
         lines.append(f"  {holes_line([(hole['firstOffset'], hole['lastOffset']) for hole in partition['holes']])}")
     lines += scrub_lines(partition)
     always: dict[tuple[str, str, str], None] = {}
-    rows = [("segment", "to", "bytes", "part", "not", "because of", "until")]
+    backup = partition.get("backup")
+    if backup is not None:
+        lines.append(f"  {backup_line(backup, now)}")
+    rows = [("segment", "to", "bytes", "part", *(("in the backup",) if backup else ()), "not", "because of", "until")]
     for segment in partition["segments"]:
         place = (
             str(segment["baseOffset"]),
             str(segment["endOffset"]),
             f"{segment['size']:,}",
             segment["section"],
+            *((safe_text(segment["backup"]),) if backup else ()),
         )
         rest = [reason for reason in segment["reasons"] if not _is_topics(reason)] or segment["reasons"][:1]
         for reason in segment["reasons"]:
@@ -108,14 +113,15 @@ def _partition(partition: Any) -> list[str]:
                 always[what, cause_text(reason), until_text(reason, now)] = None
             else:
                 rows.append((*place, what, cause_text(reason), until_text(reason, now)))
-                place = ("",) * 4
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+                place = ("",) * len(place)
+    columns = len(rows[0]) - 1
+    widths = [max(len(row[column]) for row in rows) for column in range(columns)]
     for row in rows:
         cells = [
             text.rjust(width) if column < 3 else text.ljust(width)
-            for column, (text, width) in enumerate(zip(row[:6], widths, strict=True))
+            for column, (text, width) in enumerate(zip(row[:columns], widths, strict=True))
         ]
-        lines.append(("  " + "  ".join(cells) + "  " + row[6]).rstrip())
+        lines.append(("  " + "  ".join(cells) + "  " + row[columns]).rstrip())
     lines += [f"  No segment is {what}: {cause}, until {until}." for what, cause, until in always]
     if partition["segmentsOmitted"]:
         lines.append(f"  {partition['segmentsOmitted']} more segments before the last one")
@@ -134,6 +140,21 @@ def scrub_lines(partition: Any) -> list[str]:
         lines.append(f"  damaged: {partition['damageOmitted']} more places")
     present = dict.fromkeys(found["remedy"] for found in damage if not found["isMended"])
     return [*lines, *(f"    do: {remedy}" for remedy in present)]
+
+
+def backup_line(backup: Any, now_ms: int) -> str:
+    """How far the partition is in the backup."""
+    if backup["cut"] is None:
+        return "nothing of it is in the backup yet"
+    cut, end, age_s = backup["cut"], backup["endOffset"], max(0, now_ms - backup["takenMs"]) / 1000
+    return f"in the backup up to offset {end} (by cut {cut}, {age_s:,.0f} s ago)"
+
+
+def safe_text(safe: Any) -> str:
+    """How much of a segment is in the backup, and since when."""
+    if not safe["bytes"]:
+        return "no"
+    return f"since {time_text(safe['sinceMs'])}" if safe["isWhole"] else f"{safe['bytes']:,} bytes"
 
 
 def _scrub_text(scrub: Any) -> str:

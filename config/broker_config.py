@@ -111,10 +111,22 @@ class BrokerConfig:
     background_threads: int
     # Backup
     backup_url: str
+    backup_endpoint: str
+    backup_region: str
+    backup_path_style: bool
+    backup_access_key_id: str
+    backup_secret_access_key: str | None
+    backup_session_token: str | None
+    backup_credentials_file: str
+    backup_ca_file: str
     backup_interval_ms: int
     backup_retention_ms: int
     backup_max_bytes_per_second: int
+    backup_fence_ms: int
+    backup_verify_interval_ms: int
+    backup_verify_max_bytes_per_second: int
     backup_secrets: str
+    backup_secrets_key_file: str
     # Fetching
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
@@ -356,6 +368,10 @@ def _resolve(values: Mapping[str, Value]) -> tuple[dict[str, Any], list[str]]:
     _resolve_listener_settings(attributes, values, problems)
     _resolve_node(attributes, values, problems)
     _resolve_limits(attributes, values, problems)
+    if bool(attributes["backup_access_key_id"]) != bool(attributes["backup_secret_access_key"]):
+        problems.append("backup.access.key.id and backup.secret.access.key belong together: set both, or none of them")
+    if attributes["backup_secrets"] == "encrypt" and not attributes["backup_secrets_key_file"]:
+        problems.append("backup.secrets=encrypt needs backup.secrets.key.file")
     low, high = attributes["group_min_session_timeout_ms"], attributes["group_max_session_timeout_ms"]
     if low > high:
         problems.append(f"group.min.session.timeout.ms={low} is above group.max.session.timeout.ms={high}")

@@ -3,25 +3,56 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from secrets import token_hex
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.exceptions import StorageError
 from ..formats.sealed import NewerFormatError
-from .status import ENDED, RUNNING, STARTING, STOPPED, WAITING, BackupStatus, Progress
+from ..store.limited import Limited
+from .status import ENDED, RUNNING, STARTING, STOPPED, WAITING, BackupStatus, Drills, Progress, SafePartition
 from .vector import TakeVector
-from .writer import CutWriter, FencedError, Identity, OpenedLateError, OthersBackupError, VoidCut
+from .writer import CutWriter, FencedError, Identity, OpenedLateError, OthersBackupError, Secrets, VoidCut
 
 if TYPE_CHECKING:
     from ...storage.clock import Time
+    from ..restore.restore import Bar
+    from ..store.counted import Count
     from ..store.interface import ObjectStore
 
 logger = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 30.0
 SWEEP_EVERY_MS = 3600 * 1000
+LOOK_EVERY_MS = 3600 * 1000
+"""So often it is looked whether somebody else has made a drill; a drill that a store's failure ended is tried again so soon."""
+
+
+class _StoppedError(Exception):
+    """The daemon stops in the middle of a drill."""
+
+
+class Stores(NamedTuple):
+    """How the store is opened. Both functions are called by threads, and may fail: they are called again."""
+
+    to_write: Callable[[], ObjectStore]
+    to_read: Callable[[], ObjectStore]
+    """For drills, which have a rate of their own."""
+    counts: Callable[[], Mapping[str, Count]] = dict
+    """Requests to the stores that these opened."""
+
+
+class Terms(NamedTuple):
+    """What was agreed: times in ms, as in the settings."""
+
+    interval_ms: int
+    retention_ms: int = 30 * 24 * 3600 * 1000
+    fence_ms: int = 0
+    """See `BackupService.refusal`; 0: never."""
+    drill_interval_ms: int = 0
+    """0: no drills."""
+    drill_bytes_per_second: int = 16 << 20
 
 
 class BackupService:
@@ -29,35 +60,37 @@ class BackupService:
 
     def __init__(
         self,
-        open_store: Callable[[], ObjectStore],
+        stores: Stores,
         take: TakeVector,
         identity: Identity,
         time: Time,
-        interval_ms: int,
+        terms: Terms,
         *,
-        omit_secrets: bool = False,
-        strip_secrets: Callable[[bytes], bytes] = lambda data: data,
-        retention_ms: int = 30 * 24 * 3600 * 1000,
+        secrets: Secrets | None = None,
         prepare: Callable[[], object] = lambda: None,
     ) -> None:
-        """`open_store` is called by the thread, and may fail: it is tried again. `prepare` is what each
-        of its threads begins with."""
-        self.interval_ms = interval_ms
-        self._open_store = open_store
+        """`prepare` is what each of its threads begins with."""
+        self.interval_ms = terms.interval_ms
+        self._stores = stores
         self._take = take
         self._identity = identity
         self._time = time
-        self._omit_secrets = omit_secrets
-        self._strip = strip_secrets
-        self._retention_ms = retention_ms
+        self._terms = terms
+        self._secrets = secrets
         self._prepare = prepare
         self._swept_ms = time.monotonic_ms()
         self._sweeper: threading.Thread | None = None
+        self._look_at_ms = time.monotonic_ms()
+        self._driller: threading.Thread | None = None
+        self._drills = Drills()
+        self._made_ms = time.milliseconds()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._state, self._reason, self._name = STARTING, "", ""
+        self._failure: type[Exception] | None = None
         self._writer: CutWriter | None = None
         self._progress = Progress()
+        self._safe: Mapping[tuple[str, int], SafePartition] = {}
 
     def start(self) -> None:
         """Begin. Never blocks."""
@@ -73,9 +106,42 @@ class BackupService:
         return not self._thread.is_alive()
 
     def status(self) -> BackupStatus:
+        now_ms = self._time.milliseconds()
         covered = self._progress.covered_ms
-        lag_ms = max(0, self._time.milliseconds() - covered) if covered else -1
-        return BackupStatus(self._state, self._reason, self._name, self.interval_ms, lag_ms, self._progress)
+        lag_ms = max(0, now_ms - covered) if covered else -1
+        drills = self._drills
+        good_ms = drills.good.ended_ms if drills.good is not None else 0
+        return BackupStatus(
+            self._state,
+            self._reason,
+            self._name,
+            self.interval_ms,
+            lag_ms,
+            self._progress,
+            drills,
+            self._terms.drill_interval_ms,
+            max(0, now_ms - good_ms) if good_ms else -1,
+            max(0, now_ms - (good_ms or self._made_ms)),
+            self._stores.counts(),
+        )
+
+    def safe(self, topic: str, partition: int) -> SafePartition | None:
+        """What of a partition is in the store; None: nothing yet. Any thread."""
+        return self._safe.get((topic, partition))
+
+    def refusal(self) -> str | None:
+        """Why records of clients must not be taken: another daemon has published a cut, or nothing of the last `fence_ms` is in
+        the store. None: they may be. Any thread.
+        """
+        if not self._terms.fence_ms:
+            return None
+        if self._state == STOPPED:
+            return f"the backup has stopped, and backup.fence.ms is set: {self._reason}"
+        behind_ms = self._time.milliseconds() - (self._progress.covered_ms or self._made_ms)
+        if behind_ms <= self._terms.fence_ms:
+            return None
+        why = f": {self._reason}" if self._reason else ""
+        return f"nothing of the last {behind_ms / 1000:.0f} s is in the backup, and backup.fence.ms={self._terms.fence_ms}{why}"
 
     # --- the thread ---
 
@@ -100,11 +166,7 @@ class BackupService:
                     logger.error("backup stopped: %s", error)
                     return
                 except Exception as error:  # whatever a store's client raises must not end backups without a word
-                    if not isinstance(error, (StorageError, OSError, TimeoutError)):
-                        logger.exception("backup: a cut failed")
-                    elif self._state != WAITING:
-                        logger.warning("backup waits: %s", error)
-                    self._state, self._reason = WAITING, str(error) or type(error).__name__
+                    self._wait_because(error)
                     pause_s = min(LONGEST_PAUSE_S, max(1.0, 2 * pause_s))
                 if is_last:
                     return
@@ -117,6 +179,15 @@ class BackupService:
                 self._state = ENDED
             self._close_writer()
 
+    def _wait_because(self, error: Exception) -> None:
+        """Note a failure that may end by itself; say it once for each kind of it."""
+        if not isinstance(error, (StorageError, OSError, TimeoutError)):
+            logger.error("backup: a cut failed", exc_info=error)
+        elif self._state != WAITING or type(error) is not self._failure:
+            logger.warning("backup waits, and the daemon serves: %s", error)
+        self._failure = type(error)
+        self._state, self._reason = WAITING, str(error) or type(error).__name__
+
     def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -126,16 +197,16 @@ class BackupService:
     def _step(self) -> None:
         writer = self._writer
         if writer is None:
-            store = self._open_store()
+            store = self._stores.to_write()
             writer = CutWriter(
                 store,
                 self._take,
                 self._identity,
                 self._time,
-                secrets.token_hex(8),
-                secrets=not self._omit_secrets,
-                strip_secrets=self._strip,
+                token_hex(8),
+                secrets=self._secrets,
                 prepare=self._prepare,
+                progress=self._progress,
             )
             try:
                 writer.open()
@@ -143,12 +214,15 @@ class BackupService:
                 writer.close()
                 store.close()
                 raise
-            self._writer, self._progress, self._name = writer, writer.progress, store.name
+            self._writer, self._name, self._safe = writer, store.name, writer.safe
         writer.attempt()
         if self._state != RUNNING:
             logger.info("backup to %s goes on at cut %d", self._name, writer.progress.number)
         self._state, self._reason = RUNNING, ""
         self._sweep_if_due(writer)
+        self._drill_if_due()
+
+    # --- beside it ---
 
     def _sweep_if_due(self, writer: CutWriter) -> None:
         """Begin a sweep once an hour, in a thread of its own: it reads each cut that is kept."""
@@ -162,7 +236,7 @@ class BackupService:
 
             self._prepare()
             try:
-                swept = sweep(writer.store, self._retention_ms)
+                swept = sweep(writer.store, self._terms.retention_ms)
             except Exception as error:  # the next one goes on where this one was
                 logger.warning("backup: old cuts could not be removed: %s", error)
             else:
@@ -175,3 +249,68 @@ class BackupService:
 
         self._sweeper = threading.Thread(target=run, name="backup-sweep", daemon=True)
         self._sweeper.start()
+
+    def _drill_if_due(self) -> None:
+        """Look once an hour what is known of drills, and make one that is due, in a thread of its own."""
+        now = self._time.monotonic_ms()
+        if now < self._look_at_ms or (self._driller is not None and self._driller.is_alive()):
+            return
+        self._look_at_ms = now + LOOK_EVERY_MS
+        self._driller = threading.Thread(target=self._look_at_drills, name="backup-drill", daemon=True)
+        self._driller.start()
+
+    def _look_at_drills(self) -> None:
+        self._prepare()
+        try:
+            store = Limited(self._stores.to_read(), self._terms.drill_bytes_per_second, self._time, self._stop.wait)
+            try:
+                self._drill_over(store)
+            finally:
+                store.close()
+        except _StoppedError:
+            pass
+        except Exception as error:  # it is tried again
+            logger.warning("backup: the drill came to no end: %s", error)
+        finally:
+            self._drills = self._drills._replace(is_running=False)
+
+    def _drill_over(self, store: ObjectStore) -> None:
+        """Make a drill if one is due, and publish what is known of drills. The drill's thread."""
+        from ..upkeep.drill import newest_drill, record, recorded
+
+        known = recorded(store)
+        self._drills = known
+        interval_ms = self._terms.drill_interval_ms
+        now_ms = self._time.milliseconds()
+        if not interval_ms:
+            return
+        ended_ms = known.last.ended_ms if known.last is not None else 0
+        if now_ms - ended_ms >= interval_ms:
+            self._drills = known._replace(is_running=True)
+            found = newest_drill(store, self._time, bar=self._bar(), prepare=self._prepare)
+            if self._stop.is_set():
+                return
+            record(store, found)
+            if found.fault:
+                logger.error("backup: the drill has found cut %d damaged: %s", found.cut, found.fault)
+            else:
+                logger.info(
+                    "backup: the drill has read cut %d whole, %d bytes of logs in %.1f s",
+                    found.cut,
+                    found.bytes,
+                    found.seconds,
+                )
+            self._drills = Drills(found, known.good if found.fault else found)
+            ended_ms = found.ended_ms
+        left_ms = max(0, ended_ms + interval_ms - self._time.milliseconds())
+        self._look_at_ms = self._time.monotonic_ms() + min(left_ms, LOOK_EVERY_MS)
+
+    def _bar(self) -> Bar:
+        """Ends a drill when the daemon stops."""
+        from ..restore.restore import Bar
+
+        def done(_count: int) -> None:
+            if self._stop.is_set():
+                raise _StoppedError
+
+        return Bar(done=done)

@@ -2,12 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..formats.entries import Drill
+    from ..store.counted import Count
 
 STARTING, RUNNING, WAITING, STOPPED, ENDED = "starting", "running", "waiting", "stopped", "ended"
 """States. Waiting: the store, or the loop, fails, and it is tried again; stopped: for good, and somebody has to look; ended:
 the daemon stops."""
+
+
+class SafeSegment(NamedTuple):
+    """How much of one segment is in the store."""
+
+    base_offset: int
+    size: int
+    """Bytes of its log that are there, from its beginning."""
+    since_ms: int
+    """When the first cut that has them was taken; after a restart of the daemon, of those that it knows."""
+
+
+class SafePartition(NamedTuple):
+    """One partition as the newest cut that has something new of it left it in the store."""
+
+    cut: int
+    taken_ms: int
+    end: int
+    """Offset behind the last record that is there."""
+    segments: tuple[SafeSegment, ...]
+    ids: tuple[object, ...] = ()
+    """What the segments are, of the files: a pass of the cleaner makes others of the same offsets."""
+
+
+class RecentCut(NamedTuple):
+    """One of the last cuts."""
+
+    number: int
+    taken_ms: int
+    partitions: int
+    sent_bytes: int
+    seconds: float
+    """From its moment until it was published."""
+
+
+class Drills(NamedTuple):
+    """What is known of drills."""
+
+    last: Drill | None = None
+    good: Drill | None = None
+    """The last one that found its cut whole."""
+    is_running: bool = False
 
 
 @dataclass(slots=True)
@@ -20,6 +67,7 @@ class Progress:
         covered_ms: all that was acknowledged by then is in the store.
         held: partitions that hold back: topic, number, reason, since when.
         swept: objects that retention has deleted.
+        recent: the last cuts, the newest last.
     """
 
     cuts: int = 0
@@ -32,6 +80,7 @@ class Progress:
     logs_bytes: int = 0
     swept: int = 0
     held: tuple[tuple[str, int, str, int], ...] = ()
+    recent: tuple[RecentCut, ...] = ()
 
 
 class BackupStatus(NamedTuple):
@@ -46,3 +95,12 @@ class BackupStatus(NamedTuple):
     lag_ms: int
     """Age of the newest moment of which all is in the store; -1: no cut was made yet."""
     progress: Progress
+    drills: Drills = Drills()
+    drill_interval_ms: int = 0
+    """How often there is to be a drill; 0: never."""
+    drill_age_ms: int = -1
+    """Time since the end of the last drill that found its cut whole; -1: none is known."""
+    without_drill_ms: int = 0
+    """The same; where there was none, time since this daemon's start."""
+    counts: Mapping[str, Count] = {}
+    """Requests to the store since the daemon's start, by operation."""

@@ -38,7 +38,7 @@ from ..upkeep.retention import GRACE_MS
 from .pack import Pack
 from .reading import Readers, SegmentGone, Unreadable
 from .resume import resumed
-from .status import Progress
+from .status import Progress, RecentCut, SafePartition, SafeSegment
 from .tracker import (
     Key,
     PartitionPlan,
@@ -71,6 +71,7 @@ _WORN_LOOK = 60
 _WORN_SHARE = 0.25
 _WORN_BYTES = 64 << 20
 _MOST_TRIES = 8
+_RECENT = 60
 
 
 class FencedError(StorageError):
@@ -96,6 +97,16 @@ class Identity(NamedTuple):
     node_id: int
 
 
+class Secrets(NamedTuple):
+    """What becomes of secrets in the metadata."""
+
+    are_there: bool = True
+    prepare: Callable[[bytes], bytes] = lambda data: data
+    """Makes of a metadata database what is backed up of it: takes secrets out, or seals them."""
+    key: str = ""
+    """Name of the key that they are sealed with; empty: they are not."""
+
+
 class CutWriter:
     """One writer of one backup, from its opening to its end."""
 
@@ -108,20 +119,19 @@ class CutWriter:
         session: str,
         *,
         readers: Readers | None = None,
-        secrets: bool = True,
-        strip_secrets: Callable[[bytes], bytes] = lambda data: data,
+        secrets: Secrets | None = None,
         prepare: Callable[[], object] = lambda: None,
+        progress: Progress | None = None,
     ) -> None:
-        """`session`: 16 hexadecimal digits that no other writer has. `strip_secrets` takes secrets out of a metadata
-        database; `prepare` is what each uploading thread begins with."""
+        """`session`: 16 hexadecimal digits that no other writer has. `prepare` is what each uploading thread begins with;
+        `progress`: of the writer before, in the same daemon, to go on with."""
         self.store = store
-        self.progress = Progress()
+        self.progress = progress or Progress()
         self._take = take
         self._identity = identity
         self._time = time
         self._session = session
-        self._secrets = secrets
-        self._strip = strip_secrets
+        self._secrets = secrets or Secrets()
         self._readers = readers or Readers()
         self._pool = ThreadPoolExecutor(UPLOADERS, "backup-upload", prepare)
         self._generation = 1
@@ -140,7 +150,10 @@ class CutWriter:
         self._metadata = ""
         self._pack_sizes: dict[str, int] = {}
         self._worn: set[str] = set()
+        self._sent_before = self.progress.bytes
         self._published: Cut | None = None
+        self.safe: dict[Key, SafePartition] = {}
+        """What is in the store, by partition. Written by the writer's thread, entry by entry; any thread looks one up."""
 
     # --- opening ---
 
@@ -220,7 +233,8 @@ class CutWriter:
             vector.taken_ms,
             metadata,
             self._base.name,
-            self._secrets,
+            self._secrets.are_there,
+            self._secrets.key,
         )
         made = self._publish(Cut(header, partitions), sent_metadata=metadata != self._metadata)
         self._settle(made, vector, plans, entries, gone)
@@ -243,7 +257,7 @@ class CutWriter:
         data = vector.metadata.result(self._metadata_timeout_s)
         if data is None:
             return ""
-        packed = zlib.compress(data if self._secrets else self._strip(data))
+        packed = zlib.compress(self._secrets.prepare(data))
         digest = sum_of(packed)
         if digest != self._metadata:
             self._upload(f"{METADATA}{digest}", len(packed), [packed])
@@ -455,6 +469,9 @@ class CutWriter:
         for key in gone:
             del self._tracked[key]
             self._held.pop(key, None)
+            self.safe.pop(key, None)
+        for planned in plans:
+            self.safe[planned.key] = _safe(cut.header, planned, entries[planned.key], self.safe.get(planned.key))
         for key in entries.keys() - {planned.key for planned in plans}:
             known = self._tracked.get(key)
             if known is not None:
@@ -481,6 +498,15 @@ class CutWriter:
         progress = self.progress
         progress.cuts += 1
         progress.number, progress.taken_ms = cut.header.number, cut.header.taken_ms
+        recent = RecentCut(
+            cut.header.number,
+            cut.header.taken_ms,
+            len(cut.partitions),
+            progress.bytes - self._sent_before,
+            round((self._time.milliseconds() - cut.header.taken_ms) / 1000, 3),
+        )
+        self._sent_before = progress.bytes
+        progress.recent = (*progress.recent[-_RECENT + 1 :], recent)
         progress.logs_bytes = cut.size if plans or gone else progress.logs_bytes
         progress.held = tuple((*key, reason, since) for key, (reason, since, _) in self._held.items())
         if not self._held:
@@ -547,6 +573,19 @@ def _entry(planned: PartitionPlan, rows: list[_Places], holes: list[tuple[str, i
         )
     new_holes = tuple(PackedFile(name, pack.extent(place)) for name, place in holes)
     return planned.head._replace(segments=tuple(segments), files=(*planned.kept_holes, *new_holes))
+
+
+def _safe(header: CutHeader, planned: PartitionPlan, entry: Partition, before: SafePartition | None) -> SafePartition:
+    """What of a partition is safe with this cut. Segments that were as long before are so since then."""
+    ids = tuple(one.segment.identity for one in planned.segments)
+    known = {} if before is None else dict(zip(before.ids, before.segments, strict=True))
+    segments = []
+    for identity, segment in zip(ids, entry.segments, strict=True):
+        old = known.get(identity)
+        if old is None or old.size != segment.size:
+            old = SafeSegment(segment.base_offset, segment.size, header.taken_ms)
+        segments.append(old)
+    return SafePartition(header.number, header.taken_ms, entry.end, tuple(segments), ids)
 
 
 def prefix_of(entry: Partition) -> str:

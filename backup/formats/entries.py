@@ -105,6 +105,8 @@ class CutHeader(NamedTuple):
     """Name of the base that the manifest is a difference from."""
     secrets: bool = True
     """Whether passwords' hashes are in the metadata."""
+    key: str = ""
+    """Name of the key with which they are sealed; empty: they are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +125,18 @@ class Cut:
     def held(self) -> list[Partition]:
         """Partitions that are older than the cut."""
         return [partition for partition in self.partitions.values() if partition.held]
+
+
+class Drill(NamedTuple):
+    """One cut, read whole and held against its sums."""
+
+    cut: int
+    taken_ms: int
+    """When the cut was taken."""
+    ended_ms: int
+    seconds: float
+    partitions: int
+    bytes: int
+    """Of logs."""
+    fault: str = ""
+    """What was damaged; empty: it was whole."""

@@ -7,6 +7,8 @@
     segments/2f6b…/0/00000000000000114514-93ab…     topic id, partition, base offset, sum: bytes of the `.log`, then those of
                                                     the companions that the manifest lists, in its order
     metadata/93ab…                                  zlib of metadata.db, named by the sum of what is compressed
+    drills/00000001700000000000                     what a drill that ended at that ms has found (`drills.py`)
+    pins/00000000000000000042-5f0c…                 somebody reads cut 42: it stays (`upkeep/pins.py`)
 
 A sum is BLAKE2b with 16 bytes, in hexadecimal; a session is 16 random hexadecimal digits, new with each start of a writer. Topics
 without an id have `name-` and the sum of their name in the place of one.
@@ -19,11 +21,13 @@ import re
 from uuid import UUID
 
 CUTS, BASES, PACKS, SEGMENTS, METADATA = "cuts/", "bases/", "packs/", "segments/", "metadata/"
+DRILLS, PINS = "drills/", "pins/"
 SUM_BYTES = 16
 
 _CUT = re.compile(r"cuts/(\d{20})")
 _NUMBERED = re.compile(r"[0-9a-f]{16}-\d{10}")
 _SUM = re.compile(r"[0-9a-f]{32}")
+_KEY_NAME = re.compile(r"[0-9a-f]{16}")
 
 
 def sum_of(data: bytes | memoryview) -> str:
@@ -68,3 +72,8 @@ def is_numbered(name: str) -> bool:
 
 def is_sum(text: str) -> bool:
     return _SUM.fullmatch(text) is not None
+
+
+def is_key_name(text: str) -> bool:
+    """True if this can be the name of a key of secrets."""
+    return _KEY_NAME.fullmatch(text) is not None

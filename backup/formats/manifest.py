@@ -1,7 +1,7 @@
 """Bytes of bases and manifests: JSON, one line for each partition, in the frame of `sealed.py`.
 
     {"number":42,"generation":3,"session":…,"cluster":…,"node":1,"taken_ms":…,"metadata":sum,"base":name,
-     "secrets":true,"gone":[["orders",7]]}                    the first line; a base has {} there
+     "secrets":true,"key":name,"gone":[["orders",7]]}         the first line; a base has {} there; no key: none is sealed
     ["orders",0,"2f6b…",start,end,recovery point,cleaned,[[epoch,start]],ledger,drop,keep,segments,files,
      held,since]                                              one line
 
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from ...storage.segment.names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, is_valid_topic, parse_hole
 from .entries import Cut, CutHeader, Extent, PackedFile, Partition, Segment
-from .keys import is_numbered, is_sum
+from .keys import is_key_name, is_numbered, is_sum
 from .sealed import DamagedBackupError, seal, unseal
 
 T = TypeVar("T")
@@ -60,6 +60,7 @@ def encode_cut(cut: Cut, base: Partitions) -> bytes:
         "metadata": header.metadata,
         "base": header.base,
         "secrets": header.secrets,
+        **({"key": header.key} if header.key else {}),
         "gone": gone,
     }
     lines = [_dump(first)]
@@ -153,6 +154,7 @@ def _header(line: str) -> tuple[CutHeader, set[tuple[str, int]]]:
         _checked(content["metadata"], lambda text: not text or is_sum(text)),
         _checked(content["base"], is_numbered),
         bool(content["secrets"]),
+        _checked(content.get("key", ""), lambda text: not text or is_key_name(text)),
     )
     return header, {(_text(topic), _number(partition)) for topic, partition in content["gone"]}
 

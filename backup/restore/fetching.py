@@ -28,8 +28,10 @@ Sink = Callable[[bytes], None]
 class Fetcher:
     """Reads extents and objects of one store."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, chunks: int = _CHUNKS) -> None:
+        """`chunks`: how many pieces of packs, of CHUNK_BYTES, are kept."""
         self._store = store
+        self._most = chunks
         self._chunks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -90,7 +92,7 @@ class Fetcher:
         data = self._read(key, number * CHUNK_BYTES, CHUNK_BYTES)
         with self._lock:
             self._chunks[key, number] = data
-            while len(self._chunks) > _CHUNKS:
+            while len(self._chunks) > self._most:
                 self._chunks.popitem(last=False)
         return data
 

@@ -44,6 +44,7 @@ from ...storage.segment.names import LOG_SUFFIX, file_name, partition_directory_
 from ..formats.entries import Cut, Partition, Segment
 from ..formats.keys import METADATA, sum_of
 from ..formats.sealed import DamagedBackupError
+from ..formats.secrets import check_key, unsealed
 from ..store.errors import NotThere
 from .fetching import Fetcher
 from .marker import Marker, read_marker, write_marker
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...config.log_config import LogConfig
     from ...storage.io.filesystem import FileSystem
+    from ..formats.secrets import Key
     from ..store.interface import ObjectStore
 
 THREADS = 8
@@ -97,8 +99,10 @@ class Restore:
         config_of: Callable[[str], LogConfig] | None = None,
         time: Time | None = None,
         bar: Bar | None = None,
+        key: Key | None = None,
     ) -> None:
-        """`directories` are log.dirs of `config`. `config_of(topic)`: its settings, for the load; default: the broker's."""
+        """`directories` are log.dirs of `config`. `config_of(topic)`: its settings, for the load; default: the broker's. `key`:
+        of secrets that are sealed; OMIT: they stay away."""
         self._store = store
         self._cut = cut
         self._directories = [directory.rstrip("/") or "/" for directory in directories]
@@ -107,12 +111,15 @@ class Restore:
         self._config_of = config_of
         self._time = time or SystemTime()
         self._bar = bar or Bar()
+        self._key = key
         self._fetcher = Fetcher(store)
         self._marker = Marker(store.name, cut.header.number, cut.header.session, tuple(self._directories))
 
     def run(self) -> Sizes:
         """Restore. RestoreError: nothing was begun, or it says how to go on; StoreError, DamagedBackupError, OSError: the
-        same restore goes on."""
+        same restore goes on. SecretsError: nothing was begun."""
+        if self._cut.header.key:
+            self._key = check_key(self._cut.header.key, self._key)
         homes = self._homes()
         self._prepare(homes)
         self._bar.total(self._cut.size)
@@ -256,6 +263,8 @@ class Restore:
         # Passwords' hashes are in it.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         data = read_metadata(self._store, self._cut)
+        if self._cut.header.key and self._key is not None:
+            data = unsealed(data, self._key)
         for suffix in ("-wal", "-shm"):
             self._fs.unlink(path + suffix, missing_ok=True)
         self._fs.write_atomically(path, data)
@@ -325,9 +334,19 @@ def read_metadata(store: ObjectStore, cut: Cut) -> bytes:
     return zlib.decompress(packed)
 
 
-def verify_cut(store: ObjectStore, cut: Cut, bar: Bar | None = None) -> Sizes:
-    """Read all that a restore of the cut would read, and check every sum; write nothing. StoreError, DamagedBackupError."""
-    bar, fetcher = bar or Bar(), Fetcher(store)
+def verify_cut(
+    store: ObjectStore,
+    cut: Cut,
+    bar: Bar | None = None,
+    *,
+    threads: int = THREADS,
+    prepare: Callable[[], object] = lambda: None,
+) -> Sizes:
+    """Read all that a restore of the cut would read, and check every sum; write nothing. StoreError, DamagedBackupError.
+
+    `prepare` is what each thread begins with. What `bar` raises ends it, and is raised.
+    """
+    bar, fetcher = bar or Bar(), Fetcher(store, chunks=4 * threads)
     bar.total(cut.size)
     read_metadata(store, cut)
 
@@ -348,7 +367,7 @@ def verify_cut(store: ObjectStore, cut: Cut, bar: Bar | None = None) -> Sizes:
             for _ in fetcher.extent(file.extent):
                 pass
 
-    with ThreadPoolExecutor(THREADS, "verify") as pool:
+    with ThreadPoolExecutor(threads, "verify", prepare) as pool:
         jobs = [pool.submit(check, entry, one) for entry in cut.partitions.values() for one in entry.segments]
         jobs += [pool.submit(check_files, entry) for entry in cut.partitions.values() if entry.files]
         _finish(jobs, pool)

@@ -28,6 +28,7 @@ _BLOCK = 1 << 20
 _CONFLICTS = 5
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]+)</Code>|\"code\":\s*\"?([A-Za-z]+)")
+_SERVER_TIME = re.compile(r"<ServerTime>([0-9TZ:.+-]{1,40})</ServerTime>")
 _HTTP_ERROR = re.compile(r"HTTP error: ([^\n]*)")
 _KIND = re.compile(r"kind: (Connect|Timeout|Interrupted|Request|Decode)\b")
 _METADATA = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "/metadata/identity")
@@ -197,7 +198,9 @@ class CloudStore:
         if code in ("NoSuchBucket", "ContainerNotFound"):
             return NotThere, "the bucket is not there: make it, or correct the URL"
         if code in ("RequestTimeTooSkewed", "RequestExpired"):
-            return Denied, "set this machine's clock"
+            found = _SERVER_TIME.search(text)
+            theirs = f", which is off: the store's says {found.group(1)}" if found else ""
+            return Denied, f"set this machine's clock{theirs}"
         if status in (401, 403) or code in _CREDENTIAL_CODES:
             return Denied, "look at the credentials, the region and the rights on this bucket and prefix"
         if isinstance(error, (FileNotFoundError, self._errors.NotSupportedError)) or status == 404:
@@ -247,7 +250,11 @@ class CloudStore:
         }[parts.scheme]
         try:
             return kind(
-                parts.netloc, prefix=prefix or None, config=config(o), client_options=client, retry_config=retry
+                parts.netloc,
+                prefix=prefix or None,
+                config=config(o, parts.netloc),
+                client_options=client,
+                retry_config=retry,
             )
         except Exception as error:
             raise StoreError("open", url, "", str(error).partition("\n")[0], "look at the settings") from error
@@ -269,9 +276,14 @@ def _given(**settings: str) -> dict[str, str]:
     return {name: value for name, value in settings.items() if value}
 
 
-def _s3_settings(o: StoreOptions) -> dict[str, str]:
+def _s3_settings(o: StoreOptions, bucket: str) -> dict[str, str]:
+    endpoint = o.endpoint
+    if endpoint and not o.path_style:
+        scheme, _, host = endpoint.partition("://")
+        endpoint = f"{scheme}://{bucket}.{host}"  # object_store takes it as it is
     settings = _given(
-        endpoint=o.endpoint,
+        endpoint=endpoint,
+        virtual_hosted_style_request="" if o.path_style else "true",
         region=o.region,
         access_key_id=o.access_key_id,
         secret_access_key=o.secret_access_key,
@@ -282,11 +294,11 @@ def _s3_settings(o: StoreOptions) -> dict[str, str]:
     return settings
 
 
-def _google_settings(o: StoreOptions) -> dict[str, str]:
+def _google_settings(o: StoreOptions, _bucket: str) -> dict[str, str]:
     return _given(service_account=o.credentials_file)
 
 
-def _azure_settings(o: StoreOptions) -> dict[str, str]:
+def _azure_settings(o: StoreOptions, _container: str) -> dict[str, str]:
     return _given(account_name=o.access_key_id, account_key=o.secret_access_key, endpoint=o.endpoint)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...storage.clock import SystemTime, Time
+from .errors import AlreadyThere, NotThere
 from .interface import ObjectStore, Stored, StoreOptions
 
 OPERATIONS = ("create", "upload", "read", "list", "delete")
@@ -29,16 +30,10 @@ class Count:
     seconds: float = 0.0
 
 
-class Counted:
-    """An `ObjectStore` over another one. Any threads; counts are under a lock."""
+class Tally:
+    """Counts by operation, of one store or of several one after the other. Any threads."""
 
-    def __init__(
-        self, store: ObjectStore, time: Time | None = None, part_bytes: int = StoreOptions().part_bytes
-    ) -> None:
-        self.name = store.name
-        self._store = store
-        self._time = time or SystemTime()
-        self._part = part_bytes
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = {operation: Count() for operation in OPERATIONS}
 
@@ -46,6 +41,40 @@ class Counted:
         """By operation, as of now."""
         with self._lock:
             return {operation: replace(count) for operation, count in self._counts.items()}
+
+    def add(
+        self, operation: str, calls: int = 0, requests: int = 0, size: int = 0, errors: int = 0, seconds: float = 0.0
+    ) -> None:
+        """Add to the counts of one operation."""
+        with self._lock:
+            count = self._counts[operation]
+            count.calls += calls
+            count.requests += requests
+            count.bytes += size
+            count.errors += errors
+            count.seconds += seconds
+
+
+class Counted:
+    """An `ObjectStore` over another one. Any threads."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        time: Time | None = None,
+        part_bytes: int = StoreOptions().part_bytes,
+        tally: Tally | None = None,
+    ) -> None:
+        """`tally` is added to; default: one of its own."""
+        self.name = store.name
+        self._store = store
+        self._time = time or SystemTime()
+        self._part = part_bytes
+        self._tally = tally or Tally()
+
+    def counts(self) -> dict[str, Count]:
+        """By operation, as of now."""
+        return self._tally.counts()
 
     def create(self, key: str, data: bytes) -> None:
         self._timed("create", lambda: self._store.create(key, data), 1, lambda: len(data))
@@ -96,15 +125,13 @@ class Counted:
             try:
                 entry.extend(stored for stored in [next(entries, None)] if stored is not None)
             except Exception:
-                with self._lock:
-                    self._counts["list"].errors += 1
+                self._tally.add("list", errors=1)
                 raise
             if not entry:
                 return
             number += 1
             if number > 1 and number % _PAGE == 1:
-                with self._lock:
-                    self._counts["list"].requests += 1
+                self._tally.add("list", requests=1)
             yield entry[0]
 
     def _timed(self, operation: str, call: Callable[[], Any], requests: int, size: Callable[[], int]) -> None:
@@ -113,12 +140,9 @@ class Counted:
         try:
             call()
             failed = False
+        except (AlreadyThere, NotThere):  # an answer like another
+            failed = False
+            raise
         finally:
             took = self._time.monotonic() - begun
-            with self._lock:
-                count = self._counts[operation]
-                count.calls += 1
-                count.requests += requests
-                count.bytes += size()
-                count.errors += failed
-                count.seconds += took
+            self._tally.add(operation, 1, requests, size(), int(failed), took)

@@ -5,6 +5,8 @@ on the way that this process finds for the first time, since a process that was 
 moves by a rename that refuses to replace, on network file systems by a hard link, and where there is neither under a
 lock of the whole store. What a crash leaves in `.tmp` is removed a day later.
 
+Directories that a deletion leaves empty are removed.
+
 The directory must exist: a share that is not mounted must not be taken for an empty store, nor one that goes away.
 """
 
@@ -30,6 +32,7 @@ _PART = 1 << 20
 _WRITEBACK_BYTES = 8 << 20
 _LOCK_TRIES = 500
 _LOCK_PAUSE_S = 0.02
+_MOVE_TRIES = 5
 
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NEVER = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EXDEV, errno.EEXIST)
@@ -70,7 +73,7 @@ class FileStore:
                 self._refuse(key, path, directory)
             temporary = self._write("create", key, [data])
             try:
-                self._move_new(temporary, path)
+                self._place("create", path, lambda: self._move_new(temporary, path))
             except BaseException as error:
                 with suppress(OSError):
                     self._files.unlink(temporary, missing_ok=True)
@@ -90,8 +93,8 @@ class FileStore:
             raise StoreError("upload", self.name, key, str(error)) from None
         with self._explained("upload", key):
             try:
-                self._files.rename(temporary, path)
-            except OSError:
+                self._place("upload", path, lambda: self._files.rename(temporary, path))
+            except BaseException:
                 with suppress(OSError):
                     self._files.unlink(temporary, missing_ok=True)
                 raise
@@ -126,8 +129,10 @@ class FileStore:
                 self._files.unlink(path)
                 directories[os.path.dirname(path)] = key
         for directory, key in directories.items():
-            with self._explained("delete", key):
+            with self._explained("delete", key), suppress(FileNotFoundError):
                 self._files.sync_directory(directory)
+        for directory in directories:
+            self._remove_empty(directory)
 
     def close(self) -> None:
         """Nothing is open between calls."""
@@ -165,6 +170,33 @@ class FileStore:
                     self._durable.add(below)
             above = below
         return directory
+
+    def _place(self, operation: str, path: str, move: Callable[[], None]) -> None:
+        """Move a file to its name, whose directory somebody may have removed as empty since it was prepared."""
+        directory = os.path.dirname(path)
+        for _ in range(_MOVE_TRIES):
+            try:
+                move()
+            except FileNotFoundError:
+                self._forget(directory)
+                self._prepare(operation, path)
+            else:
+                return
+        move()
+
+    def _forget(self, directory: str) -> None:
+        """Have a directory, and those above it, made and synced anew when they are needed next."""
+        with self._lock:
+            while len(directory) > len(self._root):
+                self._durable.discard(directory)
+                directory = os.path.dirname(directory)
+
+    def _remove_empty(self, directory: str) -> None:
+        """Remove a directory, and those above it, as far as nothing is left in them. What fails is left: it does no harm."""
+        with suppress(OSError):
+            while len(directory) > len(self._root) and self._files.remove_directory(directory):
+                self._forget(directory)
+                directory = os.path.dirname(directory)
 
     def _tidy(self) -> None:
         """Make `.tmp`, and remove what crashes left there longer than a day ago. Once in a process."""

@@ -31,6 +31,8 @@ class StoreOptions:
     endpoint: str = ""
     """URL of an S3-compatible server, or of an emulator."""
     region: str = ""
+    path_style: bool = True
+    """S3: the bucket is the first part of the path; False: it is the first label of the host's name."""
     access_key_id: str = ""
     """S3: access key; Azure: name of the account. Google takes `credentials_file`."""
     secret_access_key: str = field(default="", repr=False)

@@ -1,6 +1,6 @@
 """Deletes cuts that retention does not keep, and objects that no kept cut names.
 
-    1  list the cuts, decide which stay (times are the store's, so that no two clocks are compared)
+    1  list pins and cuts, decide which stay (times are the store's, so that no two clocks are compared)
     2  mark: read those that stay, note every object that they name
     3  delete the other manifests
     4  delete unmarked objects that are older than the grace
@@ -29,6 +29,7 @@ from ..formats.keys import (
     segments_prefix,
 )
 from ..restore.catalog import Catalog
+from .pins import PIN_MS, pins
 from .retention import GRACE_MS, kept_cuts
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def sweep(store: ObjectStore, retention_ms: int, *, grace_ms: int = GRACE_MS, is
 
     StoreError, DamagedBackupError, NewerFormatError: nothing, or not all, was deleted; another sweep goes on.
     """
+    held = pins(store)
     cuts = [
         (number, stored.modified_ms) for stored in store.list(CUTS) if (number := cut_number(stored.key)) is not None
     ]
@@ -58,6 +60,7 @@ def sweep(store: ObjectStore, retention_ms: int, *, grace_ms: int = GRACE_MS, is
         return Swept(0, 0, 0, 0)
     now_ms = max(at_ms for _, at_ms in cuts)
     kept = kept_cuts(cuts, now_ms, retention_ms)
+    kept |= {pin.cut for pin in held if now_ms - pin.modified_ms <= PIN_MS} & {number for number, _ in cuts}
     catalog = Catalog(store)
     marked: set[str] = set()
     for number in sorted(kept):
@@ -66,7 +69,7 @@ def sweep(store: ObjectStore, retention_ms: int, *, grace_ms: int = GRACE_MS, is
     size = 0
     if not is_rehearsal:
         _delete(store, doomed)
-    garbage: list[str] = []
+    garbage = [pin.key for pin in held if now_ms - pin.modified_ms > PIN_MS]
     count = 0
     for prefix in (BASES, PACKS, SEGMENTS, METADATA):
         for stored in store.list(prefix):
@@ -74,7 +77,7 @@ def sweep(store: ObjectStore, retention_ms: int, *, grace_ms: int = GRACE_MS, is
                 continue
             garbage.append(stored.key)
             count, size = count + 1, size + stored.size
-            if len(garbage) == _BATCH and not is_rehearsal:
+            if len(garbage) >= _BATCH and not is_rehearsal:
                 _delete(store, garbage)
                 garbage = []
     if not is_rehearsal:

@@ -6,12 +6,14 @@ JSON.
        "ledger": {"appended", "live", "removed": {cause: offsets}},
        "segments": [{"baseOffset", "endOffset", "size", "live", "section",
                      "reason", "action", "setting", "value", "untilMs", "event",
+                     "backup": {"bytes", "isWhole", "sinceMs"},
                      "reasons": [{"action", "reason", "setting", "value", "untilMs", "event", "facts"}]}],
-       "segmentsOmitted": 0, "scrub": {…}, "damage": [{…}], "damageOmitted": 0}]}
+       "segmentsOmitted": 0, "backup": {"cut", "takenMs", "endOffset"},
+       "scrub": {…}, "damage": [{…}], "damageOmitted": 0}]}
 
 A segment's own reason is the first of its `reasons`. Times are milliseconds since 1970; null where only an event helps.
 `live` is a number of offsets; it and `ledger` (see `ledger_facts.py`) are null where records are still to be counted.
-`scrub` and `damage` are the scrubber's, see `scrub_facts.py`.
+`scrub` and `damage` are the scrubber's, see `scrub_facts.py`. `backup` (`backup_facts.py`) is null without one.
 """
 
 from __future__ import annotations
@@ -25,12 +27,14 @@ from ...storage.deletion_policy import LogFacts, NamedPolicy, find_policy
 from ...storage.exceptions import DeletionPolicyError
 from ...storage.ledger.ledger import SegmentExtent
 from ...storage.retention.plan import PolicyFailure
+from .backup_facts import NO_BACKUP, BackupFacts, describe_segment
 from .ledger_facts import describe_ledger
 from .scrub_facts import NOT_SCRUBBED, ScrubFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ...backup.cut.status import SafeSegment
     from ...cleaner.cleaner_manager import CleanerManager
     from ...cleaner.explain import TransactionOwner
     from ...storage.ledger.ledger import Ledger
@@ -90,6 +94,7 @@ def why_partition(
     owners: Owners | None = None,
     limit: int = MAX_SEGMENTS,
     scrub: ScrubFacts = NOT_SCRUBBED,
+    backup: BackupFacts = NO_BACKUP,
     max_damage: int = MAX_DAMAGE,
 ) -> dict[str, Any]:
     """One partition's part of the answer, with at most `limit` segments and `max_damage` damaged things. As `situation_of`."""
@@ -98,6 +103,7 @@ def why_partition(
     situation = situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners)
     reasons = explain(views, situation)
     ledger = log.ledger.value
+    safe = backup.segments(log)
     facts, found = situation.cleaning, situation.found
     shown = reasons if len(reasons) <= limit else [*reasons[: max(0, limit - 1)], reasons[-1]]
     times = [hold.until_ms for segment in reasons for hold in segment.holds if hold.until_ms is not None]
@@ -121,8 +127,9 @@ def why_partition(
         "asOfMs": facts.now_ms,
         "ledger": describe_ledger(log),
         "holes": [{"firstOffset": hole.first_offset, "lastOffset": hole.last_offset} for hole in log.holes],
-        "segments": [_segment(segment, ledger) for segment in shown],
+        "segments": [_segment(segment, ledger, safe) for segment in shown],
         "segmentsOmitted": len(reasons) - len(shown),
+        **backup.describe(log),
         **scrub.describe(log, max_damage),
     }
 
@@ -137,13 +144,14 @@ def why_topic(
     retention_check_ms: int,
     owners: Owners | None = None,
     scrub: ScrubFacts = NOT_SCRUBBED,
+    backup: BackupFacts = NO_BACKUP,
 ) -> dict[str, Any]:
     """The whole answer for these partitions of a topic. As `situation_of`."""
     partitions = []
     left, damage_left = MAX_SEGMENTS, MAX_DAMAGE
     for log in logs:
         explained = why_partition(
-            log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners, limit=max(1, left), scrub=scrub,
+            log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners, limit=max(1, left), scrub=scrub, backup=backup,
             max_damage=damage_left,
         )  # fmt: skip
         left -= len(explained["segments"])
@@ -158,7 +166,7 @@ def why_topic(
     }
 
 
-def _segment(segment: SegmentReasons, ledger: Ledger | None) -> dict[str, Any]:
+def _segment(segment: SegmentReasons, ledger: Ledger | None, safe: Mapping[int, SafeSegment] | None) -> dict[str, Any]:
     holds = [_hold(hold) for hold in segment.holds]
     first = {name: value for name, value in holds[0].items() if name != "facts"}
     return {
@@ -168,6 +176,7 @@ def _segment(segment: SegmentReasons, ledger: Ledger | None) -> dict[str, Any]:
         # A swap may have come between the list of segments and the ledger.
         "live": None if ledger is None else max(0, ledger.live_of(SegmentExtent(*segment[:3]))),
         "section": segment.section,
+        "backup": describe_segment(safe, segment.base_offset, segment.size),
         **first,
         "reasons": holds,
     }

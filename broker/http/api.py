@@ -1,6 +1,7 @@
-"""JSON API of the HTTP listener: why segments are held, and cleaning on request.
+"""JSON API of the HTTP listener: why segments are held, how far the backup is, and cleaning on request.
 
     GET  /why/<topic>[/<partition>]            see `cleaning/why.py`
+    GET  /backup/status                        see `cleaning/backup_facts.py`; 404 without a backup
     POST /clean/<topic>[?wait=SECONDS]         cleans now; 200 when it has ended, 202 while it has not: ask again with
     GET  /clean/<topic>/<request>[?wait=…]     the request's number, which the answer has. Its state is done or failed
                                                then; errors says which partitions could not be cleaned, and why
@@ -21,6 +22,7 @@ from urllib.parse import parse_qs
 from ...cleaner.explain import TransactionOwner
 from ...protocol.errors import ProtocolError
 from ...storage.exceptions import StorageError
+from ..cleaning.backup_facts import BackupFacts, describe_backup
 from ..cleaning.requests import TooManyRequestsError
 from ..cleaning.scrub_facts import ScrubFacts
 from ..cleaning.why import why_topic
@@ -66,7 +68,7 @@ class HttpApi:
         self.waiting_places = threading.BoundedSemaphore(MAX_WAITING)
 
     def answer(self, environ: dict[str, Any]) -> JsonAnswer:
-        """The answer to a request whose path begins with /why/ or /clean/."""
+        """The answer to a request whose path begins with /why/, /clean/ or /backup/."""
         try:
             if not self._node.ready:
                 raise _Refusal("503 Service Unavailable", "the daemon is loading its logs, or stops")
@@ -74,12 +76,16 @@ class HttpApi:
             method = environ.get("REQUEST_METHOD", "GET")
             if kind == "why" and method in ("GET", "HEAD"):
                 return self._why(rest)
+            if kind == "backup" and method in ("GET", "HEAD"):
+                return self._backup(rest)
             if kind == "clean" and method == "POST":
                 _refuse_pages(environ)
                 return self._clean(rest, environ)
             if kind == "clean" and method in ("GET", "HEAD"):
                 return self._progress(rest, environ)
-            raise _Refusal("405 Method Not Allowed", "/why/<topic> takes GET; /clean/<topic> POST, then GET")
+            raise _Refusal(
+                "405 Method Not Allowed", "/why/<topic> and /backup/status take GET; /clean/<topic> POST, then GET"
+            )
         except _Refusal as refusal:
             return JsonAnswer(refusal.status, {"error": str(refusal)})
         except TooManyRequestsError as error:
@@ -116,8 +122,17 @@ class HttpApi:
             retention_check_ms=services.config.log_retention_check_interval_ms,
             owners=self._owners(logs),
             scrub=ScrubFacts(services.scrubber.statuses()),
+            backup=BackupFacts(services.backup),
         )
         return JsonAnswer("200 OK", content)
+
+    def _backup(self, path: list[str]) -> JsonAnswer:
+        if path != ["status"]:
+            raise _Refusal("404 Not Found", "GET /backup/status tells how far the backup is")
+        backup = self._services.backup
+        if backup is None:
+            raise _Refusal("404 Not Found", "this daemon makes no backup: it has no backup.url")
+        return JsonAnswer("200 OK", describe_backup(backup.status()))
 
     def _owners(self, logs: list[UnifiedLog]) -> dict[int, TransactionOwner]:
         """Owners of the transactions that hold back the last stable offsets of these logs, as far as they are known."""

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LANE_WAIT_S = 5.0
-_PATHS = "here are /, /metrics, /health, /health/ready, /health/live, /why/<topic> and /clean/<topic>\n"
+_API = ("/why/", "/clean/", "/backup/")
+_PATHS = "here are /, /metrics, /health, /health/ready, /health/live, /why/<topic>, /clean/<topic> and /backup/status\n"
 
 #: Paths, and the method of `Health` that answers them.
 _HEALTH = {"/health": "whole", "/health/live": "live", "/health/ready": "ready"}
@@ -199,9 +200,9 @@ class HttpServer:
             start_response("303 See Other", [("Location", "/"), ("Content-Length", "0")])
             return []
         is_ours = self._is_for_us(environ)
-        if not is_ours and (path == "/metrics" or path == "/health" or path.startswith(("/why/", "/clean/"))):
+        if not is_ours and (path == "/metrics" or path == "/health" or path.startswith(_API)):
             return self._misdirect(environ, start_response)
-        if path.startswith(("/why/", "/clean/")):
+        if path.startswith(_API):
             return self._ask_api(environ, start_response)
         if path == "/metrics" and method in _READS:
             return self._scrape(environ, start_response)
@@ -264,7 +265,7 @@ class HttpServer:
     ) -> Iterable[bytes]:
         """A page for browsers, JSON for what asks for facts, a line for the rest."""
         path, headers = environ.get("PATH_INFO", "/"), [*refusal.headers, ("Cache-Control", "no-store")]
-        if path.startswith(("/why/", "/clean/", "/health")):
+        if path.startswith((*_API, "/health")):
             return _json(start_response, refusal.status, json.dumps({"error": str(refusal)}).encode() + b"\n", headers)
         if "text/html" not in environ.get("HTTP_ACCEPT", ""):
             return _text(start_response, refusal.status, f"{refusal}\n", headers)

@@ -145,6 +145,8 @@ class MessageSetAppends:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {body.topic}-{body.partition}")
         if body.topic in INTERNAL_TOPICS:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{body.topic} is written by coordinators only")
+        if (fence := self._services.partitions.fence) is not None and (why := fence()) is not None:
+            raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
         is_batch = body.end - body.start > CODEC_AT and not _is_set(buffer, body)
         if is_batch and buffer[body.start + CODEC_AT] & TRANSACTIONAL_MASK:
             raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "the message-set protocol has no transactions to write in")

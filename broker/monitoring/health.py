@@ -19,6 +19,8 @@ partition that can't be cleaned helps nobody. Probes that restart or route ask t
     damaged_file            the scrubber has found a file that is not what was written: it is there until it is mended or gone
     backup_behind           what was acknowledged longer ago than `BACKUP_GRACE_MS` is not in the backup yet, and why
     backup_stopped          this daemon backs up no more until its next start: another one writes there, or others' data is there
+    backup_damaged          the last drill has found that its cut can't be restored whole
+    backup_drill_overdue    no drill has come to a good end for twice backup.verify.interval.ms
     loop_stuck              the event loop has not turned for a minute
 
 `/health` also has notes, of what somebody should know and is no fault: a listener without authentication that others may
@@ -61,6 +63,8 @@ DEGRADED = (
     "damaged_file",
     "backup_behind",
     "backup_stopped",
+    "backup_damaged",
+    "backup_drill_overdue",
     "loop_stuck",
 )
 """The reasons that a daemon which serves may have."""
@@ -110,7 +114,7 @@ def _backup_problems(status: BackupStatus) -> Iterator[Problem]:
 
     if status.state == STOPPED:
         yield Problem("backup_stopped", status.store, status.reason)
-        return
+        return  # what is there is another's
     if status.lag_ms > BACKUP_GRACE_MS + status.interval_ms:
         why = f": {status.reason}" if status.reason else ""
         yield Problem(
@@ -120,6 +124,21 @@ def _backup_problems(status: BackupStatus) -> Iterator[Problem]:
         yield Problem("backup_behind", status.store, f"no cut was made since the start: {status.reason}")
     for topic, partition, reason, _ in status.progress.held:
         yield Problem("backup_behind", f"{topic}-{partition}", f"the backup has an older state of it: {reason}")
+    yield from _drill_problems(status)
+
+
+def _drill_problems(status: BackupStatus) -> Iterator[Problem]:
+    """What is wrong with the drills: the last one has found damage, or there was none for long."""
+    last = status.drills.last
+    if last is not None and last.fault:
+        yield Problem("backup_damaged", status.store, f"the drill has found cut {last.cut} damaged: {last.fault}")
+    if 0 < 2 * status.drill_interval_ms < status.without_drill_ms:
+        hours = status.without_drill_ms / 3_600_000
+        what = "of this backup is known" if status.drills.good is None else "has come to a good end"
+        yield Problem(
+            "backup_drill_overdue", status.store,
+            f"no drill {what} for {hours:.1f} h; backup.verify.interval.ms={status.drill_interval_ms}",
+        )  # fmt: skip
 
 
 def _damaged_files(services: Services) -> Iterator[Problem]:

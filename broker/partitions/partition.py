@@ -336,7 +336,17 @@ class Partition:
 class PartitionTable:
     """Partitions by topic name and by topic id, made from the logs when first asked for. Loop thread."""
 
-    __slots__ = ("_conversions", "_loop", "_offloads", "_sync_workers", "_topics", "_writers", "by_id", "by_name")
+    __slots__ = (
+        "_conversions",
+        "_loop",
+        "_offloads",
+        "_sync_workers",
+        "_topics",
+        "_writers",
+        "by_id",
+        "by_name",
+        "fence",
+    )
 
     def __init__(self, topics: TopicRegistry, loop: asyncio.AbstractEventLoop, conversions: Conversions) -> None:
         self._conversions = conversions
@@ -349,6 +359,8 @@ class PartitionTable:
         #: Those that were asked for: look-ups of requests that mustn't cost a call. All else asks `get` and `name_of`.
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, str] = {}
+        #: Says why no records of clients may be taken now, or None; no function where nothing ever forbids it.
+        self.fence: Callable[[], str | None] | None = None
 
     def name_of(self, topic_id: bytes) -> str | None:
         """The topic with this 16-byte id, or None."""

@@ -202,6 +202,8 @@ class ProduceJob(LoopBudget):
             raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by coordinators only")
         if acks < 0 and partition.log.config.min_insync_replicas > 1:
             raise _Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} has min.insync.replicas above 1, and one copy")
+        if (fence := self._partitions.fence) is not None and (why := fence()) is not None:
+            raise _Refused(ErrorCode.NOT_ENOUGH_REPLICAS, why)
         if first < 0:
             raise InvalidRecordError(f"{name}-{index}: the record set is null")
         # A batch that is too short to have attributes is refused by the log.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ...backup.cut.service import BackupService
+from ...backup.cut.service import BackupService, Stores, Terms
 from ...backup.cut.vector import Vector, copied
-from ...backup.cut.writer import Identity
+from ...backup.cut.writer import Identity, Secrets
+from ...backup.formats.secrets import SecretsError, cipher_of, read_key, sealed, without_secrets
+from ...backup.store.counted import Counted, Tally
+from ...backup.store.errors import StoreError
 from ...backup.store.limited import Limited
-from ...backup.store.opening import open_store
+from ...backup.store.opening import check_url, open_store, options_of
 from ...backup.store.probing import probe
-from ...config.definitions import BROKER_SETTINGS
-from ..metadata.store import SCRAM
+from ...config.exceptions import ConfigError
 from ..runtime.threads import lower_priority
 
 if TYPE_CHECKING:
@@ -29,7 +31,21 @@ LOOP_TIMEOUT_S = 10.0
 def make_backup(
     config: BrokerConfig, logs: LogManager, metadata: MetadataStore, time: Time, loop: asyncio.AbstractEventLoop
 ) -> BackupService:
-    """The service, not started yet. Does no I/O. Loop thread."""
+    """The service, not started yet. Asks nothing of the store. Loop thread.
+
+    ConfigError: no store can come of these settings. One that refuses, or does not answer, is no reason not to serve: the service
+    tries again.
+    """
+    options = options_of(config)
+    try:
+        check_url(config.backup_url, options)
+    except StoreError as error:
+        raise ConfigError([f"backup.url: {error}"]) from None
+    try:
+        secrets = _secrets(config)
+    except SecretsError as error:
+        raise ConfigError([f"backup.secrets: {error}"]) from None
+    tally = Tally()
 
     def vector(known: int) -> Vector:
         """Loop thread: all of it in one step."""
@@ -52,38 +68,38 @@ def make_backup(
             asked.cancel()
             raise
 
+    def counted() -> ObjectStore:
+        return Counted(open_store(config.backup_url, options), time, options.part_bytes, tally)
+
     def store() -> ObjectStore:
-        opened = open_store(config.backup_url)
+        opened = counted()
         probe(opened)  # one that overwrites is refused: a second daemon would not be noticed
         rate = config.backup_max_bytes_per_second
         return Limited(opened, rate, time) if rate else opened
 
     return BackupService(
-        store,
+        Stores(store, counted, tally.counts),
         take,
         Identity(logs.cluster_id, logs.node_id),
         time,
-        config.backup_interval_ms,
-        omit_secrets=config.backup_secrets == "omit",
-        strip_secrets=without_secrets,
-        retention_ms=config.backup_retention_ms,
+        Terms(
+            config.backup_interval_ms,
+            config.backup_retention_ms,
+            config.backup_fence_ms,
+            config.backup_verify_interval_ms,
+            config.backup_verify_max_bytes_per_second,
+        ),
+        secrets=secrets,
         prepare=lower_priority,  # what they do in plain Python must not keep the loop from the interpreter
     )
 
 
-def without_secrets(data: bytes) -> bytes:
-    """The metadata database without salted passwords, what the daemon made up for itself, and settings that are passwords."""
-    database = sqlite3.connect(":memory:")
-    try:
-        image = bytearray(data)
-        image[18:20] = b"\1\1"  # of a database in WAL mode, which one in memory can't be
-        database.deserialize(bytes(image))
-        database.execute("DELETE FROM resource_configs WHERE kind IN (?, 'secret')", (SCRAM,))
-        names = [(name,) for name, setting in BROKER_SETTINGS.items() if setting.sensitive]
-        database.executemany("DELETE FROM broker_configs WHERE name = ?", names)
-        database.execute("DELETE FROM broker_configs WHERE name LIKE '%password%' OR name LIKE '%jaas%'")
-        database.commit()
-        database.execute("VACUUM")  # what was deleted is in free pages else
-        return database.serialize()
-    finally:
-        database.close()
+def _secrets(config: BrokerConfig) -> Secrets:
+    """What the settings want done with secrets. SecretsError: there is no such key, or a library is missing."""
+    if config.backup_secrets == "keep":
+        return Secrets()
+    if config.backup_secrets == "omit":
+        return Secrets(are_there=False, prepare=without_secrets)
+    key = read_key(config.backup_secrets_key_file)
+    cipher_of(key)
+    return Secrets(prepare=partial(sealed, key=key), key=key.name)

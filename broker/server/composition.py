@@ -138,6 +138,9 @@ def make_services(
     cleaner = LogCleaner(settings.config, logs, basics.file_system, time)
     topics.on_deleted.append(cleaner.manager.forget_topic)
     logs.forget_cleaned = cleaner.manager.forget_checkpoint
+    backup = _backup(settings.config, logs, store, time, loop)
+    if backup is not None and settings.config.backup_fence_ms:
+        partitions.fence = backup.refusal
     counters = RequestCounters()
     basics.socket_server.cold_reads.written = lambda: counters.produced_bytes
     return Services(
@@ -162,7 +165,7 @@ def make_services(
         purgatory=purgatory,
         cleaner=cleaner,
         scrubber=LogScrubber(settings.config, logs, basics.file_system, time, basics.scheduler),
-        backup=_backup(settings.config, logs, store, time, loop),
+        backup=backup,
         mover=Lazy(partial(_mover, settings, logs, partitions, cleaner, time, loop)),
         groups=groups,
         transactions=Lazy(partial(_transactions, parts, groups, kept.features, producer_ids)),

@@ -21,7 +21,7 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...config.log_config import log_config
 from ...storage.clock import SystemTime, Time
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from ...config.broker_config import BrokerConfig
     from ...config.listener import Listener
-    from ..network.connection import Dispatches
+    from ..network.connection import Dispatches, QuickDispatch
     from ..requests.services import Services
 
 log = logging.getLogger(__name__)
@@ -256,7 +256,7 @@ class Node:
 
     async def _listen(self, services: Services) -> None:
         every = Dispatcher(services, self._registrations)
-        every.quick = QuickPath(services, every.metered).take
+        every.quick = _quick_unless_fenced(QuickPath(services, every.metered).take, services.partitions.fence)
         dispatcher = self._around(every)
         await self.socket_server.start(
             partial(gated_requests, dispatcher),
@@ -317,6 +317,17 @@ class Node:
         await services.topics.stop()
         await run(services.cleaner.stop)
         await run(services.scrubber.stop)
+
+
+def _quick_unless_fenced(quick: QuickDispatch, fence: Callable[[], str | None] | None) -> QuickDispatch:
+    """The quick path, which asks nobody whether records may be taken: while they may not, the general way refuses them."""
+    if fence is None:
+        return quick
+
+    def take(*request: Any) -> Any:
+        return NotImplemented if fence() is not None else quick(*request)
+
+    return take
 
 
 def _refuse_unfinished_restores(file_system: FileSystem, directories: Sequence[str]) -> None:

@@ -44,6 +44,11 @@ def say_empty(text: str) -> None:
     print(f"tidelog: {text}", file=sys.stderr)
 
 
+def plural(count: int, noun: str) -> str:
+    """A number with its noun: `1 partition`, `2,000 partitions`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def print_deletions(deleted: Sequence[str | None], errors: Mapping[str, str], *, as_json: bool) -> int:
     """Print names that were deleted, and on stderr the errors of the others; returns the exit code."""
     if as_json:

@@ -221,6 +221,9 @@ class FileSystem(Protocol):
     def set_modified_ms(self, path: StrPath, modified_ms: int) -> None:
         """Set the modification time, ms since 1970."""
 
+    def remove_directory(self, path: StrPath) -> bool:
+        """Removes an empty directory; False: something is in it, or it is gone already."""
+
     def remove_tree(self, path: StrPath) -> None:
         """Remove a directory and all in it, if it exists."""
 
@@ -623,6 +626,15 @@ class RealFileSystem:
 
     def set_modified_ms(self, path: StrPath, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def remove_directory(self, path: StrPath) -> bool:
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.EBUSY):
+                return False
+            raise
+        return True
 
     def remove_tree(self, path: StrPath) -> None:
         # Another thread may be deleting the same segment files: what is gone already is fine.

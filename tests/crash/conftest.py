@@ -40,6 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="crash ring: look at one of N moments; not when exploring",
     )
+    group.addoption(
+        "--backup-states",
+        type=int,
+        default=8,
+        metavar="N",
+        help="backup ring: states of each kind that are run, spread over all; 0: all",
+    )
     group.addoption("--crash-report", metavar="FILE", help="crash ring: write the figures of each scenario there")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    of_backup,
     of_broker,
     of_cleaner,
     of_clients,
@@ -18,7 +19,7 @@ from . import (
 from .mutation import Mutation
 
 AREAS = (
-    of_log, of_recovery, of_producers, of_scrub, of_cleaner, of_kernels, of_broker, of_clients, of_commands, of_pipeline,
-    of_lessons,
+    of_log, of_recovery, of_producers, of_scrub, of_cleaner, of_kernels, of_broker, of_backup, of_clients, of_commands,
+    of_pipeline, of_lessons,
 )  # fmt: skip
 MUTATIONS: list[Mutation] = [mutation for area in AREAS for mutation in area.MUTATIONS]

@@ -91,7 +91,7 @@ class Clients:
                 sent.append((index, kind, value))
             if self.random.random() < 0.3:
                 self.offloads[self.random.randrange(2)].active = True
-            table: Any = SimpleNamespace(get=lambda _, index: self.partitions[index])
+            table: Any = SimpleNamespace(fence=None, get=lambda _, index: self.partitions[index])
             since = self.random.choice([0, FRESH])
             job = ProduceJob(table, RequestCounters(), 2, 7, None, 1, name, since)
             job.append(buffer, [("t", parts)], None, None, None)

@@ -62,6 +62,7 @@ HEADERS = st.builds(
     st.one_of(st.just(""), SUMS),
     PACKS,
     st.booleans(),
+    st.one_of(st.just(""), st.just("0123456789abcdef")),
 )
 
 

@@ -123,7 +123,9 @@ class BothListeners:
             config=BrokerConfig(message_set_max_magic=max_magic),
             io_pool=InlineExecutor(),
             partitions=SimpleNamespace(
-                get=lambda topic, index: partition if (topic, index) == ("t", 0) else None, name_of=lambda _: "t"
+                fence=None,
+                get=lambda topic, index: partition if (topic, index) == ("t", 0) else None,
+                name_of=lambda _: "t",
             ),
             counters=RequestCounters(),
             authorizer=None,

@@ -524,6 +524,15 @@ class FakeFileSystem:
         inode.modified_ms = modified_ms
         inode.changed_ms = self._now_ms()
 
+    def remove_directory(self, path: StrPath) -> bool:
+        node = self._find(path)
+        if not isinstance(node, Directory) or node.names:
+            return False
+        self._enter("rmdir", os.fspath(path))
+        directory, entry = self._parent(path)
+        directory.change(entry, None, None)
+        return True
+
     def remove_tree(self, path: StrPath) -> None:
         node = self._find(path)
         if not isinstance(node, Directory):

@@ -35,7 +35,7 @@ IMAGE = [*AS_ROOT, sys.executable, "docker/check-image"]
 ADDRESSES = [*AS_ROOT, sys.executable, "docker/check-addresses"]
 UNLIMITED = ["--timeout", "0"]
 RANDOM_SEED = ["--kill-seed", "random"]
-CRASH_WHOLE = ["--crash-distinct", "10000", "--crash-report", "docs/reports/crash-ring.md"]
+CRASH_WHOLE = ["--crash-distinct", "10000", "--backup-states", "0", "--crash-report", "docs/reports/crash-ring.md"]
 COMPACTION = [*PYTEST, "tests/compat/test_log_compaction_tester.py"]
 STRESS = [*PYTEST, *UNLIMITED, "tests/unit/storage/log/test_unified_log.py", "-k", "overtake or readers_race"]
 # `make test` has a fifth of the fixed examples.

@@ -80,7 +80,7 @@ class SlowDisks:
             self.partitions.append(Partition(log, loop, self.syncers[number], self.offloads[number], self.conversions))  # type: ignore[arg-type]
         self.counters = RequestCounters()
         self.broker: Any = SimpleNamespace(
-            counters=self.counters, authorizer=None, partitions=SimpleNamespace(get=self._get)
+            counters=self.counters, authorizer=None, partitions=SimpleNamespace(fence=None, get=self._get)
         )
         take = FakeFile.append
 

@@ -114,7 +114,7 @@ class Node:
         self._table: dict[tuple[str, int], Partition] = {}
         self.topics: Any = SimpleNamespace(get=self._topic, log=self._log, ensure=self._ensure)
         names = {topic_id: name for name, topic_id in TOPIC_IDS.items()}
-        self.partitions: Any = SimpleNamespace(get=self._partition, name_of=names.get)
+        self.partitions: Any = SimpleNamespace(fence=None, get=self._partition, name_of=names.get)
         for topic, count in TOPICS.items():
             for index in range(count):
                 self._partition(topic, index)

@@ -67,6 +67,7 @@ ROUTES = (
     Route("transactions.transactions", "/transactions", "/transactions", "/transactions"),
     Route("connections.connections", "/connections", "/connections", "/connections"),
     Route("disks.disks", "/disks", "/disks", "/disks"),
+    Route("backup.backup", "/backup", "/backup", "/backup"),
     Route("settings.settings", "/settings", "/settings", "/settings"),
     Route("loggers.loggers", "/settings/loggers", "/settings/loggers", "/settings"),
     Route("log_actions.clean", "/actions/clean", f"/actions/clean?topic={_C}", "/topics", acts=True),
@@ -105,6 +106,7 @@ SECTIONS = (
     ("/transactions", "Transactions"),
     ("/connections", "Connections"),
     ("/disks", "Disks"),
+    ("/backup", "Backup"),
     ("/settings", "Settings"),
 )
 

@@ -24,13 +24,14 @@ def add_parser(tools: Subparsers) -> None:
 def run(options: Any) -> int:
     """Prints; 0."""
     from ....backup.upkeep.sweep import sweep
+    from ...support.output import plural
 
     retention_ms = configured(options).backup_retention_ms
     with opened(options) as store:
         swept = sweep(store, retention_ms, is_rehearsal=options.dry_run)
     verb = "would remove" if options.dry_run else "removed"
     print(
-        f"{verb} {swept.deleted_cuts:,} cuts and {swept.deleted_objects:,} objects with {swept.deleted_bytes:,} bytes; "
-        f"{swept.kept_cuts:,} cuts are kept"
+        f"{verb} {plural(swept.deleted_cuts, 'cut')} and {plural(swept.deleted_objects, 'object')} with "
+        f"{plural(swept.deleted_bytes, 'byte')}; {plural(swept.kept_cuts, 'cut')} kept"
     )
     return 0

@@ -4,6 +4,10 @@ DIR must not exist yet, or be empty; with several of them partitions are spread 
 set to the same directories, and goes on: offsets, groups, transactions, producers, topics, settings, users and rules are those
 of the cut. Where a restore is broken off, a daemon refuses DIR, and the same command goes on. The old daemon must not come back
 beside the new one: the first to publish a cut stops the other's backup, not the other.
+
+With `--topic T --as NEW --bootstrap-server HOST:PORT` one topic is written into a running daemon, under a new name: its committed
+records as of the cut, with keys, values, headers, timestamps, partition and order. Offsets begin at 0. It has T's settings, but
+nothing of it is deleted by age or size. Where that fails, NEW is deleted again.
 """
 
 from __future__ import annotations
@@ -11,7 +15,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .source import add_choice, add_source, chosen, configured, held_text, opened, time_text
+from ...support.kafka_client import add_bootstrap_argument
+from .source import (
+    add_choice,
+    add_source,
+    chosen,
+    configured,
+    difference_lines,
+    held_text,
+    opened,
+    secrets_key,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from ....backup.formats.entries import Cut
@@ -22,21 +37,45 @@ if TYPE_CHECKING:
 
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("restore", help="make a data directory of a backup", description=__doc__)
-    parser.add_argument("directories", metavar="DIR", nargs="+", help="a new directory; several: the log.dirs to be")
+    parser.add_argument("directories", metavar="DIR", nargs="*", help="a new directory; several: the log.dirs to be")
     add_source(parser)
     add_choice(parser)
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--without-secrets",
+        action="store_true",
+        help="leave out passwords that are sealed with a key that is not there (backup.secrets)",
+    )
+    one = parser.add_argument_group("one topic beside what runs")
+    one.add_argument("--topic", metavar="T", help="restore this topic alone, into a running daemon")
+    one.add_argument("--as", metavar="NEW", dest="new_name", help="what it is called there; must not exist yet")
+    one.add_argument(
+        "--scratch",
+        metavar="DIR",
+        help="where the topic's bytes may be kept meanwhile (default: the temporary directory)",
+    )
+    add_bootstrap_argument(parser)
+    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 def run(options: Any) -> int:
     """Restores; 0, or 1 where partitions are older than the cut."""
     import os
 
+    if options.topic is not None or options.new_name is not None:
+        if options.topic is None or options.new_name is None or options.directories:
+            options.usage_error("--topic T goes with --as NEW, and without DIR")
+        from .topic import restore_topic
+
+        return restore_topic(options)
+    if not options.directories:
+        options.usage_error("name DIR, a new directory; or --topic T and --as NEW")
+    from ....backup.formats.secrets import OMIT
     from ....backup.restore.catalog import Catalog
     from ....backup.restore.restore import Bar, Restore
+    from ....backup.upkeep.pins import pinned
     from ....storage.clock import SystemTime
     from ....storage.io.filesystem import RealFileSystem
-    from ...support.output import ProgressBar
+    from ...support.output import ProgressBar, plural
 
     directories = [os.path.abspath(directory) for directory in options.directories]
     time = SystemTime()
@@ -45,15 +84,29 @@ def run(options: Any) -> int:
     with opened(options) as store:
         cut = _begun(Catalog(store), directories[0], options) if options.cut is options.to is None else None
         cut = cut or chosen(Catalog(store), options)
-        with ProgressBar("restore") as bar:
-            done = Restore(store, cut, directories, RealFileSystem(), config, bar=Bar(bar.total, bar.done)).run()
+        newest = Catalog(store).newest()
+        with ProgressBar("restore") as bar, pinned(store, cut.header.number):
+            restore = Restore(
+                store,
+                cut,
+                directories,
+                RealFileSystem(),
+                config,
+                bar=Bar(bar.total, bar.done),
+                key=OMIT if options.without_secrets else secrets_key(config),
+            )
+            done = restore.run()
     took = time.monotonic() - began
     print(
-        f"restored cut {cut.header.number}, taken {time_text(cut.header.taken_ms)}: {done.partitions:,} partitions, "
-        f"{done.bytes:,} bytes of logs in {took:.1f} s"
+        f"restored cut {cut.header.number}, taken {time_text(cut.header.taken_ms)}: {plural(done.partitions, 'partition')}, "
+        f"{plural(done.bytes, 'byte')} of logs in {took:.1f} s"
     )
+    if cut.header.key and options.without_secrets:
+        print("passwords were left out (--without-secrets): give users theirs again with `tidelog users`")
     if not cut.header.secrets:
         print("passwords are not in this backup (backup.secrets=omit): give users theirs again with `tidelog users`")
+    for line in difference_lines(cut, newest):
+        print(line)
     for entry in done.held:
         print(f"older than the cut: {held_text(entry)}")
     print(f"start it with: tidelog serve --set log.dirs={','.join(directories)}")

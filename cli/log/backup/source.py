@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,13 @@ from ...serve import add_configuration
 
 if TYPE_CHECKING:
     from ....backup.formats.entries import Cut, Partition
+    from ....backup.formats.secrets import Key
     from ....backup.restore.catalog import Catalog
     from ....backup.store.interface import ObjectStore
     from ....config.broker_config import BrokerConfig
+
+
+_MOST_NAMES = 10
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -56,17 +60,26 @@ def configured(options: Any, assignments: tuple[str, ...] = ()) -> BrokerConfig:
 @contextmanager
 def opened(options: Any) -> Iterator[ObjectStore]:
     """The store that the options name. ConfigError, StoreError."""
-    from ....backup.store.opening import open_store
+    from ....backup.store.opening import open_store, options_of
     from ....config.exceptions import ConfigError
 
-    url = options.url or configured(options).backup_url
+    config = configured(options)
+    url = options.url or config.backup_url
     if not url:
         raise ConfigError(["no store: give --from URL, or --config FILE with backup.url"])
-    store = open_store(url)
+    store = open_store(url, options_of(config))
     try:
         yield store
     finally:
         store.close()
+
+
+def secrets_key(config: BrokerConfig) -> Key | None:
+    """The key of secrets that the settings name; None without one. SecretsError."""
+    from ....backup.formats.secrets import read_key
+
+    path = config.backup_secrets_key_file
+    return read_key(path) if path else None
 
 
 def chosen(catalog: Catalog, options: Any) -> Cut:
@@ -74,6 +87,28 @@ def chosen(catalog: Catalog, options: Any) -> Cut:
     if options.cut is not None:
         return catalog.cut(options.cut)
     return catalog.newest() if options.to is None else catalog.at(options.to)
+
+
+def difference_lines(cut: Cut, newest: Cut) -> Iterator[str]:
+    """What an older cut brings back that was deleted since, and what was written since and is not in it."""
+    if cut.header.number == newest.header.number:
+        return
+    from ....backup.restore.difference import difference
+
+    found = difference(cut, newest)
+    if found.deleted_topics:
+        yield f"brings back topics that were deleted since: {_some(found.deleted_topics)}"
+    for what, counts in (
+        ("brings back offsets that were deleted since", found.deleted),
+        ("is without offsets that were written since", found.later),
+    ):
+        if counts:
+            yield f"{what}: {_some([f'{topic} {count:,}' for topic, count in sorted(counts.items())])}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def held_text(entry: Partition) -> str:

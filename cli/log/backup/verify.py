@@ -1,7 +1,9 @@
-"""`tidelog backup verify`: reads all that a restore of a cut would read, and holds it against the cut's sums. Writes nothing.
+"""`tidelog backup verify`: reads all that a restore of a cut would read, and holds it against the cut's sums. Writes nothing but
+a note in the store that the cut is being read, which keeps it from being pruned meanwhile.
 
 Says how long it took: a restore takes that, and what writing takes. With `--scratch DIR` the cut is restored there, which does
-not exist yet, checked by `log verify`, and removed again.
+not exist yet, checked by `log verify`, and removed again: that is what a restore takes. With `--record` the result is kept in
+the store, where `backup status` and the daemon (its metrics, `/health`, alerts) find it: for a drill on another machine.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from .source import add_choice, add_source, chosen, configured, held_text, opene
 
 if TYPE_CHECKING:
     from ....backup.formats.entries import Cut
+    from ....backup.restore.restore import Bar
     from ....backup.store.interface import ObjectStore
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -23,51 +26,67 @@ def add_parser(tools: Subparsers) -> None:
     add_source(parser)
     add_choice(parser)
     parser.add_argument("--scratch", metavar="DIR", help="restore into this new directory, verify it, and remove it")
+    parser.add_argument("--record", action="store_true", help="keep the result in the store")
     parser.set_defaults(run=run)
 
 
 def run(options: Any) -> int:
-    """Prints; 0 when the cut is whole, else 1 or an error."""
+    """Prints; 0 when the cut is whole, 1 where partitions hold back. DamagedBackupError, StoreError."""
+    from ....backup.formats.sealed import DamagedBackupError
     from ....backup.restore.catalog import Catalog
-    from ....backup.restore.restore import Bar, verify_cut
+    from ....backup.restore.restore import THREADS, Bar
+    from ....backup.upkeep.drill import drill, drilled, record
     from ....storage.clock import SystemTime
-    from ...support.output import ProgressBar
+    from ...support.output import ProgressBar, plural
 
     time = SystemTime()
     with opened(options) as store:
         cut = chosen(Catalog(store), options)
-        began = time.monotonic()
-        with ProgressBar("verify") as bar:
+        with ProgressBar("verify") as progress:
+            bar = Bar(progress.total, progress.done)
             if options.scratch is None:
-                verify_cut(store, cut, Bar(bar.total, bar.done))
-                faults = 0
+                found = drill(store, cut, time, bar=bar, threads=THREADS)
             else:
-                faults = _drill(store, cut, options, Bar(bar.total, bar.done))
-    took = time.monotonic() - began
-    how = "read" if options.scratch is None else "restored"
+                began = time.monotonic()
+                fault = _restored(store, cut, options, bar)
+                found = drilled(cut, time, began, fault)
+        if options.record:
+            record(store, found)
+    if found.fault:
+        raise DamagedBackupError(found.fault)
+    rate = found.bytes / max(found.seconds, 0.001) / 1e6
     print(
-        f"cut {cut.header.number}: {len(cut.partitions):,} partitions, {cut.size:,} bytes of logs, {how} in {took:.1f} s; "
-        + ("all sums are right" if not faults else f"log verify has found {faults} faults")
+        f"cut {found.cut}: {plural(found.partitions, 'partition')}, {plural(found.bytes, 'byte')} of logs, "
+        f"{'read' if options.scratch is None else 'restored'} in {found.seconds:.1f} s ({rate:,.0f} MB/s); all sums are right"
     )
     for entry in cut.held:
         print(f"held back: {held_text(entry)}")
-    return 1 if faults or cut.held else 0
+    return 1 if cut.held else 0
 
 
-def _drill(store: ObjectStore, cut: Cut, options: Any, bar: Any) -> int:
-    """Restore into a scratch directory and verify it; returns the number of faults."""
+def _restored(store: ObjectStore, cut: Cut, options: Any, bar: Bar) -> str:
+    """Restore into a scratch directory and verify it; returns what is wrong, or an empty text."""
+    from ....backup.formats.sealed import DamagedBackupError
+    from ....backup.formats.secrets import OMIT
     from ....backup.restore.restore import Restore
+    from ....backup.upkeep.pins import pinned
     from ....storage.inspect.verify import verify
     from ....storage.io.filesystem import RealFileSystem
+    from ...support.output import plural
 
     file_system = RealFileSystem()
     config = configured(options, (f"log.dirs={options.scratch}",))
-    Restore(store, cut, [options.scratch], file_system, config, bar=bar).run()
+    try:
+        with pinned(store, cut.header.number):
+            Restore(store, cut, [options.scratch], file_system, config, bar=bar, key=OMIT).run()
+    except DamagedBackupError as error:
+        return str(error)
     faults = 0
     for finding in verify(file_system, options.scratch):
         if finding.is_fault:
             faults += 1
             print(finding)
-    if not faults:
-        file_system.remove_tree(options.scratch)
-    return faults
+    if faults:
+        return f"log verify has found {plural(faults, 'fault')} in {options.scratch}"
+    file_system.remove_tree(options.scratch)
+    return ""

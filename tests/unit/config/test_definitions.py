@@ -157,7 +157,13 @@ def test_families_of_names_mean_nothing_here() -> None:
 def test_secrets_are_known_as_such() -> None:
     assert Setting("x", type=SettingType.PASSWORD, default=None, doc="").sensitive
     assert {row.name for row in HONOURED_BROKER if row.sensitive} == {
-        row.name for row in HONOURED_BROKER if row.name in KAFKA_BROKER and KAFKA_BROKER[row.name].type == "PASSWORD"
+        *(
+            row.name
+            for row in HONOURED_BROKER
+            if row.name in KAFKA_BROKER and KAFKA_BROKER[row.name].type == "PASSWORD"
+        ),
+        "backup.secret.access.key",
+        "backup.session.token",
     }
 
 

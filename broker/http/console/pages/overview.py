@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .....storage.log.unified_log import UnifiedLog
+    from ....requests.services import Services
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState
 
@@ -69,9 +70,19 @@ def _facts(state: ConsoleState, logs: Sequence[UnifiedLog]) -> Element:
         ("logs", size_text(sum(log.size for log in logs))),
         ("free on disk", link(" · ".join(map(size_text, free)) or "not looked at yet", "/disks")),
         ("all read whole", link(whole_text(scrub_facts(state).statuses, state.now_ms), "/disks")),
+        ("in the backup", link(_backup_text(services), "/backup")),
         ("connections", link(count_text(len(server.connections)), "/connections")),
         ("actions", "on" if services.config.http_admin_enable else "off (http.admin.enable)"),
     )
+
+
+def _backup_text(services: Services) -> str:
+    if services.backup is None:
+        return "nothing: there is none"
+    status = services.backup.status()
+    if status.lag_ms < 0:
+        return f"nothing yet ({status.state})"
+    return f"all but the last {duration_text(status.lag_ms / 1000)}"
 
 
 def _biggest(logs: Sequence[UnifiedLog]) -> Element:

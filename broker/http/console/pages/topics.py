@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .....config.definitions import TOPIC_SETTINGS
+from ....cleaning.backup_facts import BackupFacts
 from ....cleaning.why import why_partition
 from ....metadata.creation_limits import NOBODYS
 from ....metadata.topics import INTERNAL_TOPICS
@@ -25,7 +26,7 @@ from ..layout import (
     topic_link,
     topic_path,
 )
-from ..units import count_text, duration_text, plural, size_text, time_text, visible
+from ..units import ago_text, count_text, duration_text, plural, size_text, time_text, visible
 from .anatomy import anatomy, next_to_go
 from .damage import damage_card, scrub_facts, whole_text
 
@@ -183,7 +184,12 @@ def partition(state: ConsoleState, request: PageRequest, name: str, number: str)
     log = state.log_of(name, number)
     services = state.services
     scrubbed = scrub_facts(state)
-    told = why_partition(log, services.cleaner.manager, is_cleaner_enabled=services.cleaner.is_enabled)
+    told = why_partition(
+        log,
+        services.cleaner.manager,
+        is_cleaner_enabled=services.cleaner.is_enabled,
+        backup=BackupFacts(services.backup),
+    )
     segments = told["segments"]
     shown = [name for name in ("clean", "dirty", "closed", "active") if any(s["section"] == name for s in segments)]
     going = next_to_go(segments)
@@ -242,7 +248,15 @@ def _offsets(told: dict[str, Any], scrubbed: ScrubStatus | None) -> Element:
         None if told["nextMs"] is None else ("next change by time alone", time_text(told["nextMs"], told["asOfMs"])),
         ("being cleaned", "yes, now") if told["inWork"] else None,
         None if scrubbed is None else ("last read whole", whole_text((scrubbed,), told["asOfMs"])),
+        None if told["backup"] is None else ("in the backup", backup_text(told["backup"], told["asOfMs"])),
     )
+
+
+def backup_text(backup: dict[str, Any], now_ms: int) -> str:
+    """How far a partition is in the backup."""
+    if backup["cut"] is None:
+        return "nothing yet"
+    return f"up to offset {backup['endOffset']}, by cut {backup['cut']}, {ago_text(backup['takenMs'], now_ms)}"
 
 
 def _ledger(told: dict[str, Any]) -> Element | None:

@@ -6,14 +6,14 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.mock_time import MockTime
 from support.store_conformance import Conformance
-from tidelog.backup.store import AlreadyThere, Denied, NotThere, ObjectStore, StoreError, Unavailable, open_store
+from tidelog.backup.store import AlreadyThere, Denied, NotThere, ObjectStore, StoreError, Unavailable, open_store, probe
 from tidelog.backup.store.files import FileStore
 from tidelog.storage.io.filesystem import RealFileSystem
 
@@ -251,3 +251,49 @@ def test_a_lock_that_is_never_released(disk: FakeFileSystem) -> None:
         store.create("b", b"")
     assert 5 <= sum(pauses) <= 20
     assert [stored.key for stored in store.list("")] == ["a"]
+
+
+def test_the_probe_leaves_no_directory(tmp_path: Path) -> None:
+    probe(open_store(tmp_path.as_uri()))
+    assert [path.name for path in tmp_path.iterdir()] == [".tmp"]
+
+
+def test_a_deletion_removes_directories_that_it_leaves_empty(disk: FakeFileSystem) -> None:
+    store = FileStore("/store", disk)
+    for key in ("a/b/c", "a/b/d", "a/e"):
+        store.create(key, b"1")
+    store.delete(["a/b/c"])
+    assert disk.exists("/store/a/b")
+    store.delete(["a/b/d"])
+    assert not disk.exists("/store/a/b")
+    assert [stored.key for stored in store.list("")] == ["a/e"]
+    store.delete(["a/e"])
+    assert disk.list_directory("/store") == [".tmp"]
+
+
+@pytest.mark.parametrize("operation", ["create", "upload"])
+def test_a_directory_that_another_process_removed_as_empty_is_made_again(disk: FakeFileSystem, operation: str) -> None:
+    """The first process remembers that the directory is there and durable."""
+    store, other = FileStore("/store", disk), FileStore("/store", disk)
+    store.create("a/b/c", b"1")
+    other.delete(["a/b/c"])
+    assert not disk.exists("/store/a")
+    if operation == "create":
+        store.create("a/b/d", b"2")
+    else:
+        store.upload("a/b/d", 1, [b"2"])
+    for _, state in disk.power_cut_states(5):
+        assert FileStore("/store", state).read("a/b/d") == b"2"
+
+
+def test_a_directory_that_is_removed_while_an_object_is_made(disk: FakeFileSystem) -> None:
+    store, other = FileStore("/store", disk), FileStore("/store", disk)
+    store.create("a/x", b"1")
+
+    def blocks() -> Iterator[bytes]:
+        yield b"2"
+        other.delete(["a/x"])
+        assert not disk.exists("/store/a")
+
+    store.upload("a/y", 1, blocks())
+    assert store.read("a/y") == b"2"

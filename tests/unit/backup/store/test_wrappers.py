@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pytest
 from support.store_conformance import Conformance
@@ -17,6 +18,7 @@ from tidelog.backup.store import (
     Unavailable,
     probe,
 )
+from tidelog.backup.store.counted import Tally
 from tidelog.backup.store.memory import MemoryStore
 
 
@@ -113,13 +115,29 @@ def test_counts() -> None:
     store.delete([f"many/{number}" for number in range(1500)])
     counts = store.counts()
     assert [(name, c.calls, c.requests, c.bytes, c.errors) for name, c in counts.items()] == [
-        ("create", 2, 2, 20, 1),
+        ("create", 2, 2, 20, 0),
         ("upload", 2, 1 + 10 + 2, 1100, 0),
-        ("read", 2, 2, 50, 1),
+        ("read", 2, 2, 50, 0),
         ("list", 2, 2 + 1, 0, 0),
         ("delete", 1, 2, 0, 0),
     ]
     assert counts["upload"].seconds == pytest.approx(1.1, abs=0.26)
+
+
+def test_counts_of_failures_and_of_stores_one_after_the_other() -> None:
+    class Broken(MemoryStore):
+        def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+            raise Unavailable("read", self.name, key, "it does not answer")
+
+    tally = Tally()
+    for store in (MemoryStore(), Broken()):
+        counted = Counted(store, tally=tally)
+        counted.create("a", bytes(10))
+        with suppress(Unavailable):
+            counted.read("a")
+    counts = tally.counts()
+    assert (counts["create"].calls, counts["create"].bytes, counts["create"].errors) == (2, 20, 0)
+    assert (counts["read"].calls, counts["read"].bytes, counts["read"].errors) == (2, 10, 1)
 
 
 # --- the probe ---

@@ -65,7 +65,9 @@ class FakePartition:
 
 def ask(partition: FakePartition, acks: int, topic: str = "t", client_id: bytes | None = None) -> Any:
     broker: Any = SimpleNamespace(
-        counters=RequestCounters(), authorizer=None, partitions=SimpleNamespace(get=lambda topic, index: partition)
+        counters=RequestCounters(),
+        authorizer=None,
+        partitions=SimpleNamespace(fence=None, get=lambda topic, index: partition),
     )
     request = ProduceRequest(
         transactional_id=None,
@@ -146,7 +148,7 @@ class OldRig:
         self.broker: Any = SimpleNamespace(
             counters=RequestCounters(),
             authorizer=None,
-            partitions=SimpleNamespace(get=lambda *_: self.partition),
+            partitions=SimpleNamespace(fence=None, get=lambda *_: self.partition),
             conversions=conversions,
         )
 

@@ -56,7 +56,7 @@ async def test_what_waits_for_a_thread_is_taken_back_where_the_client_leaves_bet
         long_changes=BulkRequestLane(loop),
         authorizer=None,
         counters=RequestCounters(),
-        partitions=SimpleNamespace(get=lambda *_: partition),
+        partitions=SimpleNamespace(fence=None, get=lambda *_: partition),
     )
     turns: list[Any] = []
     connection: Any = SimpleNamespace(client="10.0.0.1", wait_turn=turns.append, hold_back=lambda: False)

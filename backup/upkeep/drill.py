@@ -1,0 +1,97 @@
+"""Drills: the newest cut is read whole and held against its sums, and what came of it is kept in the store.
+
+There it outlives the daemon and the machine, and whoever looks at the backup sees it, wherever the drill was made: by the daemon
+(backup.verify.interval.ms), or by `tidelog backup verify --record` on another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ..cut.status import Drills
+from ..formats.drills import decode_drill, encode_drill
+from ..formats.entries import Drill
+from ..formats.keys import DRILLS
+from ..formats.sealed import DamagedBackupError, NewerFormatError
+from ..restore.catalog import Catalog
+from ..restore.restore import Bar, verify_cut
+from ..store.errors import AlreadyThere, NotThere, StoreError
+from .pins import pinned
+
+if TYPE_CHECKING:
+    from ...storage.clock import Time
+    from ..formats.entries import Cut
+    from ..store.interface import ObjectStore
+
+KEPT = 10
+"""Records that stay; older ones are deleted."""
+
+
+def newest_drill(
+    store: ObjectStore,
+    time: Time,
+    *,
+    bar: Bar | None = None,
+    threads: int = 1,
+    prepare: Callable[[], object] = lambda: None,
+) -> Drill:
+    """Read the newest cut. Blocks. What is damaged is in the result; StoreError, NoSuchCutError: nothing was found out."""
+    return drill(store, Catalog(store).newest(), time, bar=bar, threads=threads, prepare=prepare)
+
+
+def drill(
+    store: ObjectStore,
+    cut: Cut,
+    time: Time,
+    *,
+    bar: Bar | None = None,
+    threads: int = 1,
+    prepare: Callable[[], object] = lambda: None,
+) -> Drill:
+    """Read one cut. `prepare` is what each of its threads begins with. Raises as `newest_drill`."""
+    began = time.monotonic()
+    fault = ""
+    with pinned(store, cut.header.number):
+        try:
+            verify_cut(store, cut, bar, threads=threads, prepare=prepare)
+        except DamagedBackupError as error:
+            fault = str(error)
+    return drilled(cut, time, began, fault)
+
+
+def drilled(cut: Cut, time: Time, began: float, fault: str = "") -> Drill:
+    """The result of a drill that `began` (of `time.monotonic`) and ends now."""
+    return Drill(
+        cut.header.number,
+        cut.header.taken_ms,
+        time.milliseconds(),
+        round(time.monotonic() - began, 3),
+        len(cut.partitions),
+        cut.size,
+        fault,
+    )
+
+
+def record(store: ObjectStore, found: Drill) -> None:
+    """Keep what came of a drill; remove old records. StoreError."""
+    with suppress(AlreadyThere):  # another drill ended in the same millisecond
+        store.create(f"{DRILLS}{found.ended_ms:020d}", encode_drill(found))
+    keys = [stored.key for stored in store.list(DRILLS)]
+    with suppress(StoreError):  # credentials that may not delete
+        store.delete(keys[:-KEPT])
+
+
+def recorded(store: ObjectStore) -> Drills:
+    """What records say: the last drill, and the last good one. Those that can't be read are left out. StoreError."""
+    last: Drill | None = None
+    for key in sorted((stored.key for stored in store.list(DRILLS)), reverse=True)[:KEPT]:
+        try:
+            found = decode_drill(store.read(key), key)
+        except (DamagedBackupError, NewerFormatError, NotThere):
+            continue
+        last = last or found
+        if not found.fault:
+            return Drills(last, found)
+    return Drills(last)

@@ -1,0 +1,87 @@
+"""The backup in /metrics and /health."""
+
+from __future__ import annotations
+
+import pytest
+from tidelog.backup.cut.status import RUNNING, STOPPED, BackupStatus, Drills, Progress
+from tidelog.backup.formats.entries import Drill
+from tidelog.backup.store.counted import Tally
+from tidelog.broker.cleaning.backup_facts import describe_backup
+from tidelog.broker.monitoring.backup import backup_metrics
+from tidelog.broker.monitoring.health import _backup_problems
+from tidelog.broker.runtime.metric_family import families_of
+
+HOUR_MS = 3_600_000
+GOOD = Drill(7, 1_000, 2_000, 12.5, 3, 1 << 20)
+BAD = GOOD._replace(cut=9, ended_ms=9_000, fault="packs/x is damaged")
+
+
+def status(**changes: object) -> BackupStatus:
+    tally = Tally()
+    tally.add("upload", 3, 5, 1000, 1, 0.5)
+    running = BackupStatus(RUNNING, "", "s3://b/p", 1000, 500, Progress(cuts=4, number=9), counts=tally.counts())
+    return running._replace(**changes)  # type: ignore[arg-type]
+
+
+def rows(told: BackupStatus) -> dict[str, dict[tuple[str, ...], float]]:
+    return {family.name: dict(family.rows) for family in families_of(backup_metrics(), told)}  # type: ignore[arg-type]
+
+
+def reasons(told: BackupStatus) -> list[str]:
+    return [problem.reason for problem in _backup_problems(told)]
+
+
+def test_requests_by_kind() -> None:
+    told = rows(status())
+    assert told["tidelog_backup_requests"][("upload",)] == 5
+    assert told["tidelog_backup_request_bytes"][("upload",)] == 1000
+    assert told["tidelog_backup_request_errors"] == {
+        ("create",): 0, ("upload",): 1, ("read",): 0, ("list",): 0, ("delete",): 0,
+    }  # fmt: skip
+    assert told["tidelog_backup_request_seconds"][("upload",)] == 0.5
+    assert describe_backup(status())["requests"]["upload"] == {
+        "calls": 3, "requests": 5, "bytes": 1000, "errors": 1, "seconds": 0.5,
+    }  # fmt: skip
+
+
+def test_no_drill_yet_has_no_rows_but_its_interval() -> None:
+    told = rows(status(drill_interval_ms=24 * HOUR_MS))
+    assert told["tidelog_backup_drill_interval_seconds"] == {(): 86_400}
+    assert told["tidelog_backup_drill_age_seconds"] == told["tidelog_backup_drill_damaged"] == {}
+    assert told["tidelog_backup_drill_running"] == {(): 0}
+
+
+def test_a_drill() -> None:
+    told = rows(status(drills=Drills(GOOD, GOOD), drill_age_ms=5_000))
+    assert told["tidelog_backup_drill_age_seconds"] == {(): 5}
+    assert told["tidelog_backup_drill_duration_seconds"] == {(): 12.5}
+    assert told["tidelog_backup_drill_bytes"] == {(): 1 << 20}
+    assert told["tidelog_backup_drill_damaged"] == {(): 0}
+    assert rows(status(drills=Drills(BAD, GOOD)))["tidelog_backup_drill_damaged"] == {(): 1}
+
+
+def test_damage_is_a_problem_that_names_the_object() -> None:
+    assert reasons(status(drills=Drills(GOOD, GOOD))) == []
+    (problem,) = _backup_problems(status(drills=Drills(BAD, GOOD)))
+    assert problem == (
+        "backup_damaged", "s3://b/p", "the drill has found cut 9 damaged: packs/x is damaged",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "without_ms", "expected"),
+    [
+        (0, 1000 * HOUR_MS, []),
+        (24 * HOUR_MS, 48 * HOUR_MS, []),
+        (24 * HOUR_MS, 48 * HOUR_MS + 1, ["backup_drill_overdue"]),
+    ],
+)
+def test_a_drill_that_does_not_come_about(interval_ms: int, without_ms: int, expected: list[str]) -> None:
+    assert reasons(status(drill_interval_ms=interval_ms, without_drill_ms=without_ms)) == expected
+
+
+def test_a_stopped_backup_says_that_alone() -> None:
+    stopped = status(
+        state=STOPPED, reason="another daemon", drills=Drills(BAD), drill_interval_ms=1, without_drill_ms=9
+    )
+    assert reasons(stopped) == ["backup_stopped"]
