@@ -39,7 +39,7 @@ from tidelog.backup.upkeep.sweep import named, sweep
 Model = dict[tuple[str, int], Seen]
 State = tuple[str, Callable[[], None]]
 
-SEEDS = (7, 8, 9)
+SEEDS = (7, 8, 9, 10, 11)
 CUTS_OF_A_RUN = 3
 STEPS = 6
 TRIES = 12

@@ -105,7 +105,7 @@ RINGS = [
     ),
     Ring(
         "crash",
-        [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "5"],
+        [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "5", "--backup-states", "60"],
         [*PYTEST, *UNLIMITED, "-n", "2", "tests/crash", *CRASH_WHOLE],
         1,
         60,
