@@ -30,7 +30,8 @@ PRODUCE = Row("clean-produce", "p99 of 2,000 produces/s during passes", "ms", (G
 MEMORY = Row(
     "clean-memory", "RSS that a pass adds, buffer of 32 MiB", "MiB", (Goal((BUFFER_BYTES + SPARE_BYTES) / MIB),)
 )
-ROWS = (PLAIN, LZ4, PRODUCE, MEMORY)
+TWO = Row("clean-two", "Two passes at once on two cores ÷ one, by MB/s", "×", (Goal(1.7, at_least=True),))
+ROWS = (PLAIN, LZ4, PRODUCE, MEMORY, TWO)
 SMALL = ("--value-bytes", 76, "--records", 500, "--keys", 1_000_000, "--depth", 5)
 LARGE = ("--value-bytes", 1000, "--records", 62, "--keys", 1_000_000, "--depth", 5, "--codec", "lz4")
 SETTINGS = {
@@ -82,6 +83,8 @@ def run(session: Session) -> None:
     for broker in brokers.values():
         broker.stop()
         broker.remove()
+    if session.wants(TWO) and OURS in session.sides:
+        _measure_two(session, size)
 
 
 def write_dirty(session: Session, broker: Broker, topic: str, shape: tuple[object, ...], size: int) -> None:
@@ -132,6 +135,37 @@ def _measure_produce(session: Session, side: str, broker: Broker, topic: str, si
     )
 
 
+def _measure_two(session: Session, size: int) -> None:
+    """Passes over one topic, and over two at the same time, in a daemon with two cleaner threads."""
+    settings = {
+        "log.cleaner.threads": 2,
+        "log.cleaner.dedupe.buffer.size": 2 * BUFFER_BYTES,
+        "log.cleaner.backoff.ms": 20,
+    }
+    broker = session.fresh(OURS, SETTINGS | settings)
+    assert isinstance(broker, Tidelog)
+    broker.start()
+    session.warm_up(broker, 1.5)
+    _clean(session, broker, "warm", SMALL, int(session.seconds(150e6, 300e6)))
+    for number in range(1 if session.quick else 3):
+        rates = []
+        for names in ([f"one-{number}"], [f"two-{number}", f"second-{number}"]):
+            for name in names:
+                write_dirty(session, broker, name, SMALL, size)
+            for name in names:
+                wire.alter_topic(broker.port, name, "cleanup.policy", "compact")
+            passes = [_wait(broker, name) for name in names]
+            ends = [_figure(broker, "timestamp_seconds", name) or 0.0 for name in names]
+            took = max(ends) - min(end - one.seconds for end, one in zip(ends, passes, strict=True))
+            rates.append(sum(one.read_bytes for one in passes) / 1e6 / took)
+            for name in names:
+                wire.delete_topic(broker.port, name)
+        session.add(TWO, OURS, rates[1] / rates[0], {"one_MB_per_s": rates[0], "two_MB_per_s": rates[1]})
+        session.say(f"two passes at once: {rates[1]:.0f} MB/s, one: {rates[0]:.0f}")
+    broker.stop()
+    broker.remove()
+
+
 class _Watch:
     """Samples a figure every 10 ms; its value at the beginning and its largest."""
 
@@ -166,15 +200,16 @@ def _wait(broker: Broker, topic: str) -> Pass:
 
 
 def _ours(broker: Tidelog, topic: str) -> Pass | None:
+    read_bytes, seconds = (_figure(broker, name, topic) for name in ("read_bytes", "seconds"))
+    return None if read_bytes is None or seconds is None else Pass(read_bytes, seconds)
+
+
+def _figure(broker: Tidelog, name: str, topic: str) -> float | None:
+    """A metric of the topic's last pass; None before that has ended."""
     with urllib.request.urlopen(f"http://{wire.HOST}:{broker.http_port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
-    figures = []
-    for name in ("read_bytes", "seconds"):
-        found = re.search(rf'^tidelog_cleaner_last_pass_{name}{{[^}}]*"{topic}"[^}}]*}} (\S+)$', text, re.MULTILINE)
-        if found is None:
-            return None
-        figures.append(float(found[1]))
-    return Pass(*figures)
+    found = re.search(rf'^tidelog_cleaner_last_pass_{name}{{[^}}]*"{topic}"[^}}]*}} (\S+)$', text, re.MULTILINE)
+    return None if found is None else float(found[1])
 
 
 def _kafkas(broker: Broker, topic: str) -> Pass | None:

@@ -1,11 +1,11 @@
 """What a produce waits for beside a cleaner's pass: the processor, or the interpreter's lock.
 
-    python benchmarks/wait_beside_pass.py [--seconds 5] [--rounds 3] [--directory DIR]
+    python benchmarks/wait_beside_pass.py [--seconds 5] [--rounds 3] [--short] [--directory DIR]
 
 An open loop of 2,000 one-record produces a second on four connections, without a pass and beside passes that go on all the time:
-in the daemon's own process (as it ships, and its cleaner thread at other priorities), and in a process of its own, which is a
-second daemon on the same cores. For each: the latency, how long the loop's thread stood in a run queue (schedstat), and how long
-it waited for the interpreter's lock (`gil_wait.c`, preloaded). Linux only. `docs/adr/0074-…` decides by its figures.
+in a process of their own, as it ships; in threads of the daemon (log.cleaner.process.enable=false), at several priorities;
+and in a second daemon on the same cores. For each: the latency, how long the loop's thread stood in a run queue (schedstat), and
+how long it waited for the interpreter's lock (`gil_wait.c`, preloaded). Linux only. `docs/adr/0074-…` decides by its figures.
 """
 
 from __future__ import annotations
@@ -39,23 +39,28 @@ BOUNDS_US = (50, 100, 200, 500, 1000, 5000)
 
 
 class Place(NamedTuple):
-    """Where passes run. `niceness` of the cleaner's thread, None as shipped; `idle`: SCHED_IDLE."""
+    """Where passes run. `threads`: in the daemon's own; `apart`: in those of another daemon. `niceness` of the cleaner's thread,
+    None as it is; `idle`: SCHED_IDLE.
+    """
 
     name: str
+    threads: bool = True
     apart: bool = False
     niceness: int | None = None
     idle: bool = False
 
 
+QUIET = Place("no pass", threads=False)
 PLACES = (
-    Place("no pass"),
-    Place("in the process, as shipped"),
-    Place("in the process, nice 0", niceness=0),
-    Place("in the process, nice 19", niceness=19),
-    Place("in the process, SCHED_IDLE", idle=True),
-    Place("a process of its own, as shipped", apart=True),
-    Place("a process of its own, nice 19", apart=True, niceness=19),
-    Place("a process of its own, SCHED_IDLE", apart=True, idle=True),
+    QUIET,
+    Place("a process of its own, as shipped", threads=False),
+    Place("a thread, nice 4"),
+    Place("a thread, nice 0", niceness=0),
+    Place("a thread, nice 19", niceness=19),
+    Place("a thread, SCHED_IDLE", idle=True),
+    Place("another daemon, nice 4", apart=True),
+    Place("another daemon, nice 19", apart=True, niceness=19),
+    Place("another daemon, SCHED_IDLE", apart=True, idle=True),
 )
 
 
@@ -86,10 +91,10 @@ class Waits(NamedTuple):
 class Watched(Tidelog):
     """The daemon with the probe of the interpreter's lock in it."""
 
-    def __init__(self, directory: Path, probe: Path) -> None:
-        super().__init__(
-            directory, {**SETTINGS, "log.segment.delete.delay.ms": 100, "auto.create.topics.enable": "false"}
-        )
+    def __init__(self, directory: Path, probe: Path, *, threads: bool) -> None:
+        """`threads`: passes run in its threads."""
+        own = {"log.segment.delete.delay.ms": 100, "auto.create.topics.enable": "false"}
+        super().__init__(directory, {**SETTINGS, **own, "log.cleaner.process.enable": "false" if threads else "true"})
         self._probe = probe
         self._file = directory / "gil-wait"
 
@@ -174,8 +179,17 @@ def passes(session: Session, place: Place, cleaner: Watched | None, size: int) -
         wire.delete_topic(cleaner.port, name)
 
 
-def sample(session: Session, daemon: Watched, other: Watched, place: Place, seconds: float, size: int) -> Sample:
-    cleaner = None if place.name == "no pass" else other if place.apart else daemon
+class Daemons(NamedTuple):
+    """`shipped`: its passes are in processes; those of the others in threads."""
+
+    shipped: Watched
+    threads: Watched
+    other: Watched
+
+
+def sample(session: Session, daemons: Daemons, place: Place, seconds: float, size: int) -> Sample:
+    daemon = daemons.threads if place.threads else daemons.shipped
+    cleaner = None if place is QUIET else daemons.other if place.apart else daemon
     with session.topic(daemon) as target, passes(session, place, cleaner, size):
         before, cleaned, begin = daemon.waits(), cleaned_bytes(cleaner or daemon), time.monotonic()
         load = finish_load(session.begin_load(daemon, "produce", target, *LOAD, "--seconds", seconds))
@@ -225,21 +239,23 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=float, default=600e6, help="bytes of each topic that is cleaned")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp/tidelog-bench"))
+    parser.add_argument("--short", action="store_true", help="the first three places alone")
     options = parser.parse_args(arguments)
-    found: dict[Place, list[Sample]] = {place: [] for place in PLACES}
+    places = PLACES[:3] if options.short else PLACES
+    found: dict[Place, list[Sample]] = {place: [] for place in places}
     work = options.directory / f"wait-{os.getpid()}"
     session = Session(work, quick=False, rounds=1, sides=(OURS,), only=())
     with ExitStack() as stack:
         stack.callback(session.close)
         probe = built_probe(work)
-        pair = [Watched(work / name, probe) for name in ("daemon", "other")]
-        for broker in pair:
+        daemons = Daemons(*(Watched(work / name, probe, threads=name != "shipped") for name in Daemons._fields))
+        for broker in daemons:
             stack.callback(broker.remove)
             broker.start()
             session.warm_up(broker, 3.0)
         for number in range(options.rounds):
-            for place in PLACES if number % 2 == 0 else PLACES[::-1]:
-                found[place].append(sample(session, pair[0], pair[1], place, options.seconds, int(options.size)))
+            for place in places if number % 2 == 0 else places[::-1]:
+                found[place].append(sample(session, daemons, place, options.seconds, int(options.size)))
                 session.say(line(place, found[place][-1:]))
     print(HEAD)
     for place, samples in found.items():

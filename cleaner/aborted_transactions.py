@@ -16,6 +16,7 @@ from ..storage.segment.names import CLEANED_STAGE, TRANSACTION_INDEX_SUFFIX
 if TYPE_CHECKING:
     from ..storage.segment.files import LogDirectory
     from ..storage.segment.log_segment import LogSegment
+    from .cleaned_writer import SegmentPlace
 
 Transaction = tuple[int, int, int]
 """(producer id, first offset, offset of the abort marker)."""
@@ -44,17 +45,21 @@ class AbortedTransactions:
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def all(self) -> list[AbortedTxn]:
+        """The transactions as their indexes have them."""
+        return list(self._by_key.values())
+
     def keys(self) -> list[Transaction]:
         """The transactions as tuples, in the form that the kernel takes."""
         return list(self._by_key)
 
-    def write(self, directory: LogDirectory, base_offset: int, kept: Iterable[Transaction]) -> None:
+    def write(self, place: SegmentPlace, base_offset: int, kept: Iterable[Transaction]) -> None:
         """Write the cleaned segment's index: one entry for each abort marker in it; no file when there is none. Blocks;
         OSError.
         """
-        path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX, CLEANED_STAGE)
-        directory.file_system.unlink(path, missing_ok=True)
-        index = TransactionIndex(directory.file_system, path, base_offset)
+        path = place.file(base_offset, TRANSACTION_INDEX_SUFFIX, CLEANED_STAGE)
+        place.file_system.unlink(path, missing_ok=True)
+        index = TransactionIndex(place.file_system, path, base_offset)
         try:
             for key in sorted(kept, key=lambda transaction: transaction[2]):
                 index.append(self._by_key[key])

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..protocol.records._kernel import BatchScanner
 from ..protocol.records.record_batch import LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2
@@ -35,8 +35,7 @@ from ..storage.values import NO_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..storage.io.filesystem import File
-    from ..storage.segment.files import LogDirectory
+    from ..storage.io.filesystem import File, FileSystem
     from .aborted_transactions import AbortedTransactions, Transaction
 
 
@@ -91,36 +90,56 @@ _WRITEBACK_BYTES = 8 << 20
 """Bytes after which the disk is told to start writing, so that the sync at the end finds little left to do."""
 
 
+class SegmentPlace(Protocol):
+    """Where the files of a log are, as `LogDirectory` and a walk have it."""
+
+    @property
+    def file_system(self) -> FileSystem: ...
+
+    def file(self, base_offset: int, suffix: str, stage: str = "") -> str: ...
+
+
 class CleanedWriter:
     """Writes the segments of one group. Used by one cleaner thread; blocks. After an OSError, `discard` removes the
     files.
     """
 
     def __init__(
-        self, directory: LogDirectory, base_offset: int, end_offset: int, *, max_bytes: int = MAX_SEGMENT_BYTES
+        self,
+        place: SegmentPlace,
+        base_offset: int,
+        end_offset: int,
+        *,
+        index_interval_bytes: int,
+        max_bytes: int = MAX_SEGMENT_BYTES,
     ) -> None:
         """The first segment gets `base_offset`, whatever the first batch's is; all batches end before `end_offset`."""
-        self._directory = directory
-        self._fs = directory.file_system
+        self._place = place
+        self._fs = place.file_system
+        self._index_interval_bytes = index_interval_bytes
         self._max_bytes = max_bytes
         self._end_offset = end_offset
         self._done: list[CleanedSegment] = []
         self._bases: list[int] = []
         self._file: File | None = None
         self.written_bytes = 0
-        self._begin(base_offset)
+        try:
+            self._begin(base_offset)
+        except BaseException:
+            self.discard()  # nobody else has it yet
+            raise
 
     def _begin(self, base_offset: int) -> None:
         self._base_offset = base_offset
         self._bases.append(base_offset)
-        self._scanner = BatchScanner(self._directory.config.index_interval_bytes, base_offset, find_stateful=False)
+        self._scanner = BatchScanner(self._index_interval_bytes, base_offset, find_stateful=False)
         file = self._fs.open(self._path(LOG_SUFFIX), create=True)
         self._file = file
         file.truncate(0)  # one that a failed pass left behind
         self._written_back = 0
 
     def _path(self, suffix: str) -> str:
-        return self._directory.file(self._base_offset, suffix, CLEANED_STAGE)
+        return self._place.file(self._base_offset, suffix, CLEANED_STAGE)
 
     def append(self, batches: memoryview) -> None:
         """Append whole batches, in offset order. StorageError: the batches are not sound. Blocks; OSError."""
@@ -177,8 +196,8 @@ class CleanedWriter:
             base_offset = cleaned.base_offset
             end = self._done[number + 1].base_offset if number + 1 < len(self._done) else None
             here = [txn for txn in kept if txn[2] >= base_offset and (end is None or txn[2] < end)]
-            aborted.write(self._directory, base_offset, here)
-            self._fs.set_modified_ms(self._directory.file(base_offset, LOG_SUFFIX, CLEANED_STAGE), modified_ms)
+            aborted.write(self._place, base_offset, here)
+            self._fs.set_modified_ms(self._place.file(base_offset, LOG_SUFFIX, CLEANED_STAGE), modified_ms)
         return self._done
 
     def _close(self) -> None:
@@ -208,7 +227,7 @@ class CleanedWriter:
         self._done.append(CleanedSegment(self._base_offset, size, first, largest, -1))
 
     def _count(self, cleaned: CleanedSegment) -> int:
-        file = self._fs.open(self._directory.file(cleaned.base_offset, LOG_SUFFIX, CLEANED_STAGE), writable=False)
+        file = self._fs.open(self._place.file(cleaned.base_offset, LOG_SUFFIX, CLEANED_STAGE), writable=False)
         try:
             return file_records.count_records(file, 0, cleaned.size)
         finally:
@@ -222,7 +241,7 @@ class CleanedWriter:
         for base_offset in self._bases:
             for suffix in SEGMENT_SUFFIXES:
                 with suppress(OSError):
-                    self._fs.unlink(self._directory.file(base_offset, suffix, CLEANED_STAGE), missing_ok=True)
+                    self._fs.unlink(self._place.file(base_offset, suffix, CLEANED_STAGE), missing_ok=True)
 
 
 def _span(batches: memoryview, position: int) -> tuple[int, int, int]:

@@ -4,6 +4,8 @@ The dedupe buffer is for all threads together: each gets its share, so a change 
 passes under way end where they are; they are taken up again at once, since a pass that began to swap is remembered. A stop
 does the same and takes less than a second: passes ask between chunks, and those that wait for the throttle wake up.
 
+Where walks run in processes (`process/`), each thread has one, from its first pass on until it has had none for a minute.
+
 No exception ends a thread: what a log does wrong marks that log (`CleanerManager`), anything else is logged and waited out.
 """
 
@@ -18,16 +20,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from .cleaning import Cleaner, PassResult
 from .exceptions import CleaningAborted
 from .kernel.offset_map import make_map, memory_per_thread
+from .process_counts import ProcessCounts
 from .throttler import Throttler
+from .walk import Walker
 
 if TYPE_CHECKING:
     from ..storage.clock import Time
     from .cleaner_manager import CleanerManager, Work
+    from .cleaning import PassWalker
 
 logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 10.0
 AFTER_ABORT_MS = 500
+REST_STEP_MS = 15_000
+"""Longest wait of an idle thread before it asks whether its process has rested long enough to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,22 @@ class PoolSettings:
     io_buffer_bytes: int = 512 << 10
     io_bytes_per_second: float = float("inf")
     backoff_ms: int = 15_000
+    in_processes: bool = False
+    """Whether walks run in processes of their own, one for each thread: only where files are the machine's."""
+    niceness: int = 19
+    """Priority of those processes."""
+
+    @property
+    def of_threads(self) -> tuple[object, ...]:
+        """The settings that a thread has when it begins."""
+        return (
+            self.threads,
+            self.dedupe_buffer_bytes,
+            self.load_factor,
+            self.io_buffer_bytes,
+            self.in_processes,
+            self.niceness,
+        )
 
 
 class ThreadState(NamedTuple):
@@ -55,6 +78,7 @@ class CleanerPool:
 
     Attributes:
         idle_ms, busy_ms: of all threads together, since the start.
+        processes: in which walks run.
     """
 
     def __init__(
@@ -73,6 +97,7 @@ class CleanerPool:
         self.secret = secret
         self._lower_priority = lower_priority
         self.throttler = Throttler(settings.io_bytes_per_second, time)
+        self.processes = ProcessCounts()
         self._workers: list[Worker] = []
         self._lock = threading.Lock()
         self._looked = threading.Condition()
@@ -121,13 +146,7 @@ class CleanerPool:
             old, self.settings = self.settings, settings
             if settings.io_bytes_per_second != old.io_bytes_per_second:
                 self.throttler.set_rate(settings.io_bytes_per_second)
-            same = (old.threads, old.dedupe_buffer_bytes, old.load_factor, old.io_buffer_bytes)
-            if self.is_running and same != (
-                settings.threads,
-                settings.dedupe_buffer_bytes,
-                settings.load_factor,
-                settings.io_buffer_bytes,
-            ):
+            if self.is_running and old.of_threads != settings.of_threads:
                 self._stop_workers(STOP_TIMEOUT_S)
                 self._start_workers()
             for worker in self._workers:
@@ -148,15 +167,20 @@ class CleanerPool:
             )
 
     def make_cleaner(self) -> Cleaner:
-        """A Cleaner with one thread's share of the memory."""
+        """A Cleaner with one thread's share of the memory. Its `close` ends its process."""
         settings = self.settings
-        return Cleaner(
-            make_map(memory_per_thread(settings.dedupe_buffer_bytes, settings.threads), settings.load_factor),
-            buffer_bytes=settings.io_buffer_bytes // settings.threads // 2,
-            throttler=self.throttler,
-            time=self._time,
-            secret=self.secret,
-        )
+        memory = memory_per_thread(settings.dedupe_buffer_bytes, settings.threads)
+        buffer_bytes = settings.io_buffer_bytes // settings.threads // 2
+        walker: PassWalker
+        if settings.in_processes:
+            from .process.walker import ProcessWalker, WalkerSettings  # costs an idle daemon nothing
+
+            walker = ProcessWalker(
+                WalkerSettings(memory, settings.load_factor, buffer_bytes, niceness=settings.niceness), self.processes
+            )
+        else:
+            walker = Walker(make_map(memory, settings.load_factor), buffer_bytes=buffer_bytes)
+        return Cleaner(walker, throttler=self.throttler, time=self._time, secret=self.secret)
 
     # --- numbers: any thread ---
 
@@ -193,6 +217,7 @@ class Worker:
         self.stopping = threading.Event()
         self.wake = threading.Event()
         self.idle_round = 0
+        self._cleaner: Cleaner | None = None
         self.thread = threading.Thread(target=self._run, name=f"cleaner-{number}", daemon=True)
 
     def check(self) -> None:
@@ -204,17 +229,23 @@ class Worker:
             raise CleaningAborted("the cleaner stops")
 
     def _run(self) -> None:
+        self._pool._lower_priority()
+        try:
+            self._work()
+        finally:
+            if self._cleaner is not None:
+                self._cleaner.close()
+
+    def _work(self) -> None:
         pool = self._pool
-        pool._lower_priority()
-        cleaner: Cleaner | None = None
         while not self.stopping.is_set():
             begun_in = pool._round
             try:
                 work = pool.manager.take_next()
                 if work is not None:
                     # Allocated with the first work: most daemons never clean.
-                    cleaner = cleaner or pool.make_cleaner()
-                    if not self._clean(work, cleaner):
+                    self._cleaner = self._cleaner or pool.make_cleaner()
+                    if not self._clean(work, self._cleaner):
                         # The next round takes this log again, or another. The cause of this abort may abort the next pass at
                         # once, so wait a little instead of spinning.
                         self.pause(min(pool.settings.backoff_ms, AFTER_ABORT_MS))
@@ -242,7 +273,13 @@ class Worker:
     def pause(self, milliseconds: float) -> None:
         """Wait, until `wake` is set at most; the time counts as idle."""
         pool = self._pool
-        begun = pool._time.monotonic_ms()
-        self.wake.wait(milliseconds / 1000)
+        begun, left = pool._time.monotonic_ms(), milliseconds
+        while True:
+            is_woken = self.wake.wait(min(left, REST_STEP_MS) / 1000)
+            if self._cleaner is not None:
+                self._cleaner.rest()
+            left -= REST_STEP_MS
+            if is_woken or left <= 0:
+                break
         self.wake.clear()
         pool.idle_ms += pool._time.monotonic_ms() - begun

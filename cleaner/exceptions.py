@@ -11,3 +11,7 @@ class CleaningAborted(StorageError):
 
 class CleaningError(StorageError):
     """The log can't be cleaned as things are; the message says what would have to change."""
+
+
+class PassProcessError(CleaningError):
+    """The process that walked for a pass could not be started, has ended, says nothing, or says what it can't mean."""

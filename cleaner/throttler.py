@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 STEP_MS = 100.0
 """Longest single wait, in ms."""
 _BURST_S = 0.1
+_ALLOWANCE_S = 0.02
 
 
 class Throttler:
@@ -46,6 +47,17 @@ class Throttler:
             self._rate = bytes_per_second
             self._balance = 0.0
             self._as_of_ms = self._time.monotonic_ms()
+
+    @property
+    def allowance(self) -> int:
+        """Bytes that a process may move before it pays for them: those of a fiftieth of a second; −1: there is no limit."""
+        rate = self._rate
+        return -1 if math.isinf(rate) else max(1, int(rate * _ALLOWANCE_S))
+
+    def note(self, count: int) -> None:
+        """Count bytes that were moved while there was no limit: a limit that came meanwhile does not hold for them."""
+        with self._lock:
+            self.total_bytes += count
 
     def pay(self, count: int, wait: Callable[[float], None]) -> None:
         """Account for `count` bytes and wait until the rate is within the limit. `wait(ms)` may raise to abort."""

@@ -299,6 +299,7 @@ class BrokerConfig:
     log_cleaner_io_buffer_size: int
     log_cleaner_io_max_bytes_per_second: float
     log_cleaner_backoff_ms: int
+    log_cleaner_process_enable: bool
     listener_limits: Mapping[str, ListenerLimits]
     """By a listener's name as `listeners` has it, those that have a limit of their own."""
     listener_values: Mapping[str, Value]

@@ -108,6 +108,7 @@ WHEN: tuple[tuple[str, str], ...] = (
     ("log.cleaner.io.buffer.size", "Hardly ever: with several threads and large batches."),
     ("log.cleaner.io.max.bytes.per.second", "Cleaning takes the disk's time from clients."),
     ("log.cleaner.backoff.ms", "Tests that wait for the cleaner."),
+    ("log.cleaner.process.enable", "A sandbox lets the daemon start no process, or 30 MiB are not there."),
     # Fetching
     ("fetch.max.bytes", "Clients ask for more than the network or they themselves can take."),
     ("max.incremental.fetch.session.cache.slots", "There are more than a thousand consumers at once."),

@@ -47,6 +47,7 @@ DEFAULTS = {
     "http.listener": "",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": str(8 << 20),
+    "log.cleaner.process.enable": "false",  # a test starts no processes that it does not know of
 }
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...cleaner.cleaner_manager import CleanerManager
-from ...cleaner.cleaner_pool import CleanerPool
+from ...cleaner.cleaner_pool import CleanerPool, PoolSettings
 from ...cleaner.log_facts import COMPACT_POLICY
 from ...cleaner.removal_counts import RemovalCounts, removed_between, removed_by_pass
 from ...config.exceptions import ConfigError
@@ -130,7 +130,7 @@ def compact_log(
         began = time.monotonic_ms()
         manager = CleanerManager(logs, file_system, time)
         manager.load()
-        pool = CleanerPool(manager, pool_settings(config), time=time, secret=secret)
+        pool = CleanerPool(manager, _settings(config, file_system), time=time, secret=secret)
         size, segments = log.size, log.segment_count
         log.local.open_ledger(count=True)
         before = log.ledger.value
@@ -146,7 +146,8 @@ def compact_log(
             progress(0, done - seen)
             seen = done
 
-        passes, removed, error = _clean(log, manager, pool.make_cleaner(), plan=plan, note=note)
+        with closing(pool.make_cleaner()) as cleaner:
+            passes, removed, error = _clean(log, manager, cleaner, plan=plan, note=note)
         if error is not None:
             raise DataDirectoryError(path, f"can't be cleaned: {error}", "see `tidelog log verify`")
         after = log.ledger.value
@@ -171,8 +172,8 @@ def compact_backlog(
 ) -> list[CleanedLog]:
     """Clean the compacted topics, or those of them that are named; blocks for as long as it takes.
 
-    Each of the `workers` is a thread with a cleaner and a share of `log.cleaner.dedupe.buffer.size` of its own; the kernels of a
-    pass let the others run. `progress` is called from any of them, one at a time. DataDirectoryError, StorageError, OSError,
+    Each of the `workers` is a thread with a cleaner, its process, and a share of `log.cleaner.dedupe.buffer.size` of its own.
+    `progress` is called from any of them, one at a time. DataDirectoryError, StorageError, OSError,
     ConfigError (a named topic is not there, or not compacted), each with one clear line; all is closed then.
     """
     with _loaded_logs(config, file_system, time) as (logs, config):
@@ -180,10 +181,11 @@ def compact_backlog(
         manager = CleanerManager(logs, file_system, time)
         manager.load()
         workers = max(1, min(workers, len(wanted)))
-        pool = CleanerPool(manager, replace(pool_settings(config), threads=workers), time=time, secret=secret)
+        pool = CleanerPool(manager, _settings(config, file_system, workers), time=time, secret=secret)
         idle: SimpleQueue[Cleaner] = SimpleQueue()
-        for _ in range(workers):
-            idle.put(pool.make_cleaner())
+        cleaners = [pool.make_cleaner() for _ in range(workers)]
+        for cleaner in cleaners:
+            idle.put(cleaner)
         lock = threading.Lock()
         progress(sum(log.size for log in wanted), 0)
 
@@ -197,8 +199,16 @@ def compact_backlog(
                 progress(0, size)
             return CleanedLog(log.name, removed, size, log.size, error)
 
-        with ThreadPoolExecutor(workers, thread_name_prefix="cleaner") as executor:
+        with ExitStack() as ends, ThreadPoolExecutor(workers, thread_name_prefix="cleaner") as executor:
+            for cleaner in cleaners:
+                ends.callback(cleaner.close)
             return list(executor.map(clean, wanted))
+
+
+def _settings(config: BrokerConfig, file_system: FileSystem, threads: int = 0) -> PoolSettings:
+    """The cleaner's settings for a machine without a daemon: nobody is to be given way to. `threads`: 0 for those of `config`."""
+    settings = pool_settings(config, file_system)
+    return replace(settings, threads=threads or settings.threads, niceness=0)
 
 
 def _compacted(logs: LogManager, topics: frozenset[str]) -> list[UnifiedLog]:

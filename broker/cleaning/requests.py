@@ -13,6 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ...cleaner.exceptions import CleaningAborted
@@ -150,11 +151,16 @@ class CleanRequests:
 
     def _run(self) -> None:
         self._lower_priority()
+        with ExitStack() as ends:
+            self._work(ends)
+
+    def _work(self, ends: ExitStack) -> None:
+        """Do requests until none waits. `ends` gets what is to be closed with the thread."""
         cleaner: Cleaner | None = None
         while True:
             with self._lock:
                 if not self._waiting or self._stopping.is_set():
-                    # The map goes with the thread.
+                    # The map, or the process that has it, goes with the thread.
                     self._thread = None
                     while self._waiting:
                         request, logs = self._waiting.popleft()
@@ -170,7 +176,9 @@ class CleanRequests:
                     if partition_log.failure is not None:  # deleted while the request waited, or its disk has failed
                         raise partition_log.failure
                     if COMPACT_POLICY in partition_log.config.cleanup_policy:
-                        cleaner = cleaner or self._make_cleaner()
+                        if cleaner is None:
+                            cleaner = self._make_cleaner()
+                            ends.callback(cleaner.close)
                         self._clean(request, partition_log, cleaner)
                     else:
                         partition_log.roll()

@@ -1,7 +1,8 @@
 """The cleaner inside of the daemon: from settings to threads, and what it tells about itself.
 
 Its checkpoints are read before anybody is served, its threads start when all else runs, and it is stopped before the logs are
-closed. `log.cleaner.enable=false` stops all cleaning, with one warning.
+closed. `log.cleaner.enable=false` stops all cleaning, with one warning; `log.cleaner.process.enable=false` has the walks of
+passes in the cleaner's threads instead of processes of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...cleaner.cleaner_manager import CleanerManager
 from ...cleaner.cleaner_pool import CleanerPool, PoolSettings
+from ...storage.io.filesystem import RealFileSystem
 from ..runtime.threads import lower_priority
 from .requests import CleanRequests
 
@@ -36,10 +38,11 @@ class LogCleaner:
 
     def __init__(self, config: BrokerConfig, logs: LogManager, file_system: FileSystem, time: Time) -> None:
         self.is_enabled = config.log_cleaner_enable
+        self._file_system = file_system
         self.manager = CleanerManager(logs, file_system, time)
         self.pool = CleanerPool(
             self.manager,
-            pool_settings(config),
+            pool_settings(config, file_system),
             time=time,
             secret=lambda: os.urandom(16),
             lower_priority=lower_priority,
@@ -63,7 +66,7 @@ class LogCleaner:
 
     def use(self, config: BrokerConfig) -> None:
         """Settings were changed while running. Blocks as `stop` does where the number of threads or their memory changes."""
-        self.pool.configure(pool_settings(config))
+        self.pool.configure(pool_settings(config, self._file_system))
 
     def stop(self) -> None:
         """Passes under way end where they are. Blocks, for less than a second unless a disk hangs."""
@@ -71,8 +74,10 @@ class LogCleaner:
         self.pool.stop()
 
 
-def pool_settings(config: BrokerConfig) -> PoolSettings:
-    """The cleaner's part of the broker's settings."""
+def pool_settings(config: BrokerConfig, file_system: FileSystem) -> PoolSettings:
+    """The cleaner's part of the broker's settings. Another process sees the machine's files alone: over any other file system, as
+    tests have, walks run in threads.
+    """
     rate = config.log_cleaner_io_max_bytes_per_second
     return PoolSettings(
         threads=config.log_cleaner_threads,
@@ -81,4 +86,5 @@ def pool_settings(config: BrokerConfig) -> PoolSettings:
         io_buffer_bytes=config.log_cleaner_io_buffer_size,
         io_bytes_per_second=rate if rate < NO_LIMIT_BYTES_PER_SECOND else math.inf,
         backoff_ms=config.log_cleaner_backoff_ms,
+        in_processes=config.log_cleaner_process_enable and type(file_system) is RealFileSystem,
     )

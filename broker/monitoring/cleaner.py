@@ -102,6 +102,17 @@ def cleaner_metrics() -> Table[Seen]:
                lambda seen: seen.cleaner.pool.throttler.waited_ms / 1000),
         Metric("tidelog_cleaner_io_bytes", COUNTER, "Bytes that cleaner threads read and wrote.",
                lambda seen: seen.cleaner.pool.throttler.total_bytes),
+        Metric("tidelog_cleaner_processes", GAUGE, "Processes in which passes read and write; each ends a minute after its last.",
+               lambda seen: len(seen.cleaner.pool.processes.pids)),
+        Metric("tidelog_cleaner_process_starts", COUNTER, "Processes that were started for passes.",
+               lambda seen: seen.cleaner.pool.processes.started),
+        Metric("tidelog_cleaner_process_failures", COUNTER, "Passes that failed for their process: it could not be started, has "
+               "ended (was killed), has said nothing for five minutes, or what it can't mean.",
+               lambda seen: {why.value: count for why, count in seen.cleaner.pool.processes.troubles.items()}, ("cause",)),
+        Metric("tidelog_cleaner_process_cpu_seconds", COUNTER, "Processor time of those processes, beside the daemon's own.",
+               lambda seen: seen.cleaner.pool.processes.cpu_s),
+        Metric("tidelog_cleaner_process_resident_bytes", GAUGE, "Memory of those processes, beside the daemon's own.",
+               lambda seen: seen.cleaner.pool.processes.resident_bytes),
     )
 
 

@@ -278,6 +278,13 @@ _CLEANER = (
         "log.cleaner.backoff.ms", type=LONG, default=15_000, allowed=at_least(0), group=Group.CLEANING, dynamic=True,
         doc="Milliseconds that a cleaner thread waits when no log needs it.",
     ),
+    Setting(
+        "log.cleaner.process.enable", type=BOOLEAN, default=True, group=Group.CLEANING, dynamic=True, own=True,
+        doc="Whether each cleaner thread has its passes read and write in a process of its own, at the lowest priority, so that "
+            "clients do not wait for the interpreter beside a pass. It is there from a pass until a minute after, and takes some "
+            "30 MiB beside its share of log.cleaner.dedupe.buffer.size. Without it passes run in the daemon, for where no "
+            "process can be started or memory is very short.",
+    ),
 )
 
 _FETCH = (

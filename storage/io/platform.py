@@ -12,11 +12,12 @@ import errno
 import fcntl
 import os
 import resource
+import signal
 import struct
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 LINUX = sys.platform == "linux"
 
@@ -32,6 +33,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 _ZEROS = bytes(1 << 16)
 #: Open files that macOS allows at most where it calls its limit infinite.
 _OPEN_MAX = 10_240
+_PR_SET_PDEATHSIG = 1
 
 
 # Files.
@@ -171,3 +173,29 @@ def process_age_s() -> float:
     except (OSError, AttributeError):
         return time.monotonic() - _begun_s
     return since_boot - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def end_with_parent() -> None:
+    """Has Linux kill this process when the thread that has started it ends. Elsewhere nothing happens. Imports ctypes."""
+    if not LINUX:
+        return
+    import ctypes  # a start has no time for it
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def give_way(niceness: int) -> None:
+    """Lowers the priority of this process, which has one thread, to `niceness`; one that is as low stays."""
+    with suppress(OSError):
+        if os.getpriority(os.PRIO_PROCESS, 0) < niceness:
+            os.setpriority(os.PRIO_PROCESS, 0, niceness)
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of another process; 0 if it has ended, or the system does not say."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0

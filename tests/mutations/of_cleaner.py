@@ -9,6 +9,7 @@ MANAGER = "tests/unit/cleaner/test_cleaner_manager.py"
 ELIGIBILITY = "tests/unit/cleaner/test_eligibility.py"
 GROUPS = "tests/unit/cleaner/test_segment_groups.py"
 CLEANING_MODEL = "tests/property/test_cleaning_model.py"
+PROCESS = "tests/unit/cleaner/process/test_walker.py"
 
 MUTATIONS = [
     Mutation(
@@ -61,7 +62,7 @@ MUTATIONS = [
     ),
     Mutation(
         "cleaner/partly-mapped-segment",
-        "cleaner/cleaning.py",
+        "cleaner/walk.py",
         "                    full_at = max(first, segment.base_offset)",
         "                    full_at = max(first, full_at)",
         "A segment that is in the map by half counts as cleaned up to there.",
@@ -77,17 +78,17 @@ MUTATIONS = [
     ),
     Mutation(
         "cleaner/transaction-index",
-        "cleaner/cleaning.py",
-        "            new = output.writer().finish(modified_ms, aborted, kept_aborts, counts.records_kept)",
-        "            new = output.writer().finish(modified_ms, aborted, (), counts.records_kept)",
+        "cleaner/walk.py",
+        "                new = output.writer().finish(modified_ms, aborted, kept_aborts, counts.records_kept)",
+        "                new = output.writer().finish(modified_ms, aborted, (), counts.records_kept)",
         "A cleaned segment has no transaction index.",
         (f"{CLEANING}::test_a_partial_clean_keeps_the_abort_index_of_the_uncleaned_half",),
     ),
     Mutation(
         "cleaner/interrupted-mark",
         "cleaner/cleaning.py",
-        "                self._make_durable()\n                self._task.before_first_swap()",
-        "                self._make_durable()",
+        "            self._make_durable()\n            self._task.before_first_swap()",
+        "            self._make_durable()",
         "A pass that is cut short after its first swap is not remembered.",
         (f"{MANAGER}::test_a_pass_that_was_cut_short_is_done_again_whatever_is_dirty_by_then",),
     ),
@@ -132,6 +133,14 @@ MUTATIONS = [
         (GROUPS,),
     ),
     Mutation(
+        "cleaner/file-of-a-writer-that-can-not-begin",
+        "cleaner/cleaned_writer.py",
+        "            self.discard()  # nobody",
+        "            pass  # nobody",
+        "A disk that fills as a cleaned file is made has a later start drop swaps.",
+        ("tests/unit/cleaner/test_cleaned_writer.py",),
+    ),
+    Mutation(
         "cleaner/marker-at-segments-base",
         "cleaner/cleaned_writer.py",
         "txn for txn in kept if txn[2] >= base_offset and",
@@ -146,5 +155,61 @@ MUTATIONS = [
         "            found += (txn for txn in index.all() if txn.last_offset < end_offset)",
         "A transaction that is aborted above the cleaned range counts as committed in it.",
         (f"{CLEANING_MODEL}::test_promises_hold_for_any_history",),
+    ),
+    Mutation(
+        "cleaner/process-left-alive",
+        "cleaner/process/walker.py",
+        "            self.process.kill()",
+        "            pass",
+        "An abort waits for the process.",
+        (f"{PROCESS}::test_an_abort_needs_no_answer",),
+    ),
+    Mutation(
+        "cleaner/files-of-a-killed-process",
+        "cleaner/process/walker.py",
+        "  # the next pass does it, or fails\n            remove_cleaned(files.file_system, files.path)",
+        "\n            pass",
+        "What a killed process has written stays until the next pass.",
+        (f"{PROCESS}::test_a_process_that_is_killed_at_any_step_leaves_the_log_as_it_was",),
+    ),
+    Mutation(
+        "cleaner/silence",
+        "cleaner/process/walker.py",
+        "        if child.sock.fileno() not in ready and time.monotonic() >= deadline:",
+        "        if False:",
+        "A process that hangs is waited for.",
+        (f"{PROCESS}::test_a_process_that_hangs_is_killed_and_told_of",),
+    ),
+    Mutation(
+        "cleaner/believed-sizes",
+        "cleaner/process/walker.py",
+        "            if size != cleaned.size:",
+        "            if False:",
+        "A segment is as long as the process says.",
+        (f"{PROCESS}::test_nothing_that_makes_no_sense_is_believed",),
+    ),
+    Mutation(
+        "cleaner/whole-paths-in-the-process",
+        "cleaner/process/child.py",
+        "        file = super().open(os.path.basename(path), create",
+        "        file = super().open(path, create",
+        "A process writes into the directory of a topic that was made anew.",
+        (f"{PROCESS}::test_a_directory_that_takes_the_place_of_a_renamed_one_gets_no_file",),
+    ),
+    Mutation(
+        "cleaner/stray-files-of-an-earlier-pass",
+        "cleaner/cleaning.py",
+        "        remove_cleaned(files.file_system, files.path)\n        self._cleaner",
+        "        self._cleaner",
+        "A file that an earlier pass has left has a start drop the swap of a later one.",
+        (f"{PROCESS}::test_a_pass_begins_without_files_of_an_earlier_one",),
+    ),
+    Mutation(
+        "cleaner/limit-under-way",
+        "cleaner/process/walker.py",
+        "                talk.send(Limit(allowance))",
+        "                pass",
+        "A limit that is set during a pass holds from the next one on.",
+        (f"{PROCESS}::test_a_limit_that_is_set_while_nobody_waits_reaches_the_process",),
     ),
 ]

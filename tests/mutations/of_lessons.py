@@ -13,7 +13,7 @@ PREALLOCATED = "tests/unit/storage/test_preallocated_segments.py"
 MUTATIONS = [
     Mutation(
         "lesson-13/input-buffer",
-        "cleaner/cleaning.py",
+        "cleaner/walk.py",
         "        self.input = bytearray(max(needed, len(self.input)))",
         '        raise CleaningError(f"a batch of {needed} bytes")',
         "A batch that is larger than the input buffer makes a log uncleanable.",
@@ -21,7 +21,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-13/output-buffer",
-        "cleaner/cleaning.py",
+        "cleaner/walk.py",
         "        self.output = bytearray(max(needed, len(self.output)))",
         '        raise CleaningError(f"a batch of {needed} bytes")',
         "A batch that is larger than the output buffer makes a log uncleanable.",
@@ -29,19 +29,19 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-14/input-buffer-doubled",
-        "cleaner/cleaning.py",
+        "cleaner/walk.py",
         "                position += start\n                if start == 0:",
         "                position += start\n                if start and not step.produced:\n"
-        "                    buffer = self._cleaner.grow_input(2 * len(buffer))\n                if start == 0:",
+        "                    buffer = walker.grow_input(2 * len(buffer))\n                if start == 0:",
         "The input buffer grows because nothing of what was in it is left.",
         (f"{CLEANING}::test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers",),
     ),
     Mutation(
         "lesson-14/output-buffer-doubled",
-        "cleaner/cleaning.py",
+        "cleaner/walk.py",
         "                    if step.stopped is Stop.INPUT:\n                        break",
         "                    if not step.produced:\n"
-        "                        self._cleaner.grow_output(2 * len(self._cleaner.output))\n"
+        "                        walker.grow_output(2 * len(walker.output))\n"
         "                    if step.stopped is Stop.INPUT:\n                        break",
         "The output buffer grows because nothing came out of it.",
         (f"{CLEANING}::test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers",),
@@ -58,7 +58,7 @@ MUTATIONS = [
         "lesson-23/cleaned-file-reserves",
         "cleaner/cleaned_writer.py",
         "        file.truncate(0)  # one that",
-        "        file.truncate(0)\n        file.preallocate(self._directory.config.segment_bytes)  # one that",
+        "        file.truncate(0)\n        file.preallocate(1 << 20)  # one that",
         "A cleaned segment keeps the room of a whole one.",
         (f"{CLEANING}::test_a_preallocated_log_leaves_no_room_in_cleaned_files",),
     ),

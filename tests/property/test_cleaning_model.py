@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from support.cleaning import (
     state_of,
 )
 from support.logs import read_records
+from support.process_passes import ProcessWorld
 from support.slices import slice_of
 from tidelog.cleaner.kernel.results import FilterCounts
 from tidelog.config.log_config import LogConfig
@@ -102,7 +104,7 @@ class Run:
     def __init__(self, seed: int, **log_settings: Any) -> None:
         self.random = random.Random(seed)
         map_entries = self.random.choice([3, 10, 40, 10_000])
-        self.world = CleaningWorld(map_entries=map_entries, producer_id_expiration_ms=str(2**31 - 1))
+        self.world = self.make_world(map_entries=map_entries, producer_id_expiration_ms=str(2**31 - 1))
         if self.random.random() < 0.2:
             self.world.max_segment_bytes = 700
         self.is_old = "message_format_version" in log_settings
@@ -126,6 +128,10 @@ class Run:
         self.last_step = ""
         self.checked_end = 0
         self.start_before = 0
+
+    def make_world(self, **settings: Any) -> CleaningWorld:
+        """The machine that it happens on."""
+        return CleaningWorld(**settings)
 
     # --- what happens ---
 
@@ -534,3 +540,87 @@ def test_markers_go_with_their_transactions() -> None:
     kept = [offset for offset in markers(run.log) if offset < limit]
     assert len(kept) <= len(run.oracle.outcome)
     assert transactional <= {0, 1, 2}
+
+
+# --- in processes: the same promises, and the same bytes ---
+
+LEFT_OUT = ("crash", "aborted clean")
+"""Of a mirrored history: a kill is the crash rings', and where an abort meets a pass is chance."""
+
+
+class ProcessRun(Run):
+    """A random history on this machine's files."""
+
+    def __init__(self, directory: Path, seed: int, **log_settings: Any) -> None:
+        self.directory = directory
+        super().__init__(seed, **log_settings)
+
+    def make_world(self, **settings: Any) -> CleaningWorld:
+        return ProcessWorld(self.directory, **settings)
+
+    def crash(self) -> None:
+        self.restart()
+
+
+@pytest.fixture
+def runs() -> Iterator[list[ProcessRun]]:
+    made: list[ProcessRun] = []
+    yield made
+    for run in made:
+        assert isinstance(run.world, ProcessWorld)
+        run.world.close()
+
+
+@pytest.mark.sliced
+@pytest.mark.parametrize("seed", slice_of(range(10)))
+@pytest.mark.damaged("records that a kill brings back below the log's start have no leader epoch in the file")
+def test_promises_hold_for_passes_in_processes(runs: list[ProcessRun], tmp_path: Path, seed: int) -> None:
+    run = ProcessRun(tmp_path / "data", seed)
+    runs.append(run)
+    for _ in range(80):
+        run.step()
+        run.check()
+
+
+def contents(world: CleaningWorld) -> dict[str, bytes]:
+    """Files of the log that passes have a part in."""
+    directory, files = world.log().directory, world.file_system
+    wanted = (".log", ".index", ".timeindex", ".txnindex", ".cleaned", ".swap", "tidelog-cleaner.json")
+    active = f"{world.log().segments[-1].base_offset:020d}"  # its indexes have room ahead, which is not the pass's
+    return {
+        name: files.read_bytes(f"{directory}/{name}")
+        for name in files.list_directory(directory)
+        if name.endswith(wanted) and not (name.startswith(active) and name.endswith("index"))
+    }
+
+
+@pytest.mark.sliced
+@pytest.mark.parametrize("seed", slice_of(range(15), 2))
+def test_a_process_leaves_the_same_bytes_as_a_thread(
+    runs: list[ProcessRun], tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in LEFT_OUT:
+        monkeypatch.setitem(STEPS, step, 0)
+    there, here = ProcessRun(tmp_path / "data", 1000 + seed), Run(1000 + seed)
+    runs.append(there)
+    passes = 0
+    for _ in range(100):
+        there.step()
+        here.step()
+        assert there.last_step == here.last_step
+        if here.last_step == "clean":
+            found = [vars_of(run) for run in (there, here)]
+            assert found[0] == found[1]
+            assert contents(there.world) == contents(here.world)
+            passes += here.world.cleaners.partitions() != []
+    assert data_records(there.log) == data_records(here.log)
+    assert markers(there.log) == markers(here.log)
+    assert passes
+
+
+def vars_of(run: Run) -> dict[str, Any]:
+    """What the last pass says of itself, but for times."""
+    _, last = run.world.cleaners.passes(run.log)
+    if last is None:
+        return {}
+    return {name: getattr(last, name) for name in last.__slots__ if not name.endswith("_ms")}

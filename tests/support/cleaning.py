@@ -8,10 +8,11 @@ from typing import Any
 from support.logs import World
 from support.mock_time import START_MS, MockTime
 from tidelog.cleaner.cleaner_manager import CleanerManager
-from tidelog.cleaner.cleaning import Cleaner, PassResult
+from tidelog.cleaner.cleaning import Cleaner, PassResult, PassWalker
 from tidelog.cleaner.exceptions import CleaningAborted
 from tidelog.cleaner.kernel._kernel import OffsetMap
 from tidelog.cleaner.throttler import Throttler
+from tidelog.cleaner.walk import Walker
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import BatchHeader, Record
@@ -64,12 +65,13 @@ class CleaningWorld(World):
         self.cleaners = CleanerManager(self.manager, self.file_system, self.time)
         self.manager.forget_cleaned = self.cleaners.forget_checkpoint
         self.cleaners.load()
-        self.cleaner = Cleaner(
+        self.cleaner = Cleaner(self.make_walker(), throttler=self.throttler, time=self.time, secret=lambda: SECRET)
+
+    def make_walker(self) -> PassWalker:
+        """Where walks run: here in this thread."""
+        return Walker(
             OffsetMap(24 * self.map_entries, 1.0),
             buffer_bytes=self.buffer_bytes,
-            throttler=self.throttler,
-            time=self.time,
-            secret=lambda: SECRET,
             max_segment_bytes=self.max_segment_bytes,
         )
 

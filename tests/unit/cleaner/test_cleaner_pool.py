@@ -13,6 +13,7 @@ from support.cleaning import SECRET, CleaningWorld, cleaning_world, data_records
 from support.patience import PATIENCE_S, until
 from tidelog.cleaner.cleaner_pool import AFTER_ABORT_MS, CleanerPool, PoolSettings, Worker
 from tidelog.cleaner.cleaning import Cleaner
+from tidelog.cleaner.walk import Walker
 
 SMALL = PoolSettings(dedupe_buffer_bytes=24 * 1000, io_buffer_bytes=1 << 17, backoff_ms=60_000)
 
@@ -131,8 +132,9 @@ def test_memory_is_shared_out_and_taken_when_there_is_work() -> None:
     pool = pool_of(made, PoolSettings(threads=5, dedupe_buffer_bytes=1_000_000_000))
     cleaner = pool.make_cleaner()
     assert isinstance(cleaner, Cleaner)
-    assert cleaner.offset_map.memory <= 200_000_000
-    assert cleaner.offset_map.slots == 200_000_000 // 24
+    assert isinstance(cleaner.walker, Walker)
+    assert cleaner.walker.offset_map.memory <= 200_000_000
+    assert cleaner.walker.offset_map.slots == 200_000_000 // 24
 
 
 def test_a_log_whose_passes_all_end_early_does_not_keep_a_core_busy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -340,7 +340,7 @@ def test_a_batch_larger_than_the_present_limit_is_cleaned() -> None:
     assert made.cleaners.uncleanable() == []
     assert [(result.counts.superseded, result.end_offset) for result in results] == [(1, 3)]
     assert pairs_of(data_records(log)) == [(0, b"big", value), (2, b"small", b"y")]
-    assert len(made.cleaner.input) == len(made.cleaner.output) == 1 << 16
+    assert len(made.cleaner.walker.input) == len(made.cleaner.walker.output) == 1 << 16
 
 
 def test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +353,9 @@ def test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers(monkeypatch: pyt
     producer.end(log, commit=False)
     log.roll()
     for buffer in ("grow_input", "grow_output"):
-        monkeypatch.setattr(made.cleaner, buffer, lambda _needed, buffer=buffer: pytest.fail(f"{buffer} was called"))
+        monkeypatch.setattr(
+            made.cleaner.walker, buffer, lambda _needed, buffer=buffer: pytest.fail(f"{buffer} was called")
+        )
     (result,) = made.clean_all()
     assert made.cleaners.uncleanable() == []
     assert result.counts.aborted == 20

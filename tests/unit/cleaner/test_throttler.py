@@ -37,6 +37,25 @@ def test_who_waits_notices_a_new_rate() -> None:
     assert time.monotonic_ms() <= 1000 + STEP_MS
 
 
+def test_a_process_may_move_a_fiftieth_of_a_second_ahead() -> None:
+    throttler = Throttler(1_000_000, MockTime())
+    assert throttler.allowance == 20_000
+    throttler.set_rate(1)
+    assert throttler.allowance == 1
+    throttler.set_rate(math.inf)
+    assert throttler.allowance == -1
+
+
+def test_bytes_of_a_time_without_a_limit_are_counted_and_owed_by_nobody() -> None:
+    time = MockTime()
+    throttler = Throttler(math.inf, time)
+    throttler.set_rate(1000)
+    throttler.note(1_000_000)
+    throttler.pay(1000, time.advance)
+    assert throttler.total_bytes == 1_001_000
+    assert time.monotonic_ms() == pytest.approx(1000)
+
+
 def test_no_limit_never_waits() -> None:
     Throttler(math.inf, MockTime()).pay(1 << 40, lambda _: pytest.fail("it waited"))
 

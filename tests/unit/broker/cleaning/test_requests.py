@@ -13,6 +13,7 @@ from tidelog.broker.cleaning.requests import MAX_WAITING, CleanRequest, CleanReq
 from tidelog.cleaner.cleaner_manager import Work
 from tidelog.cleaner.cleaning import Cleaner
 from tidelog.cleaner.kernel._kernel import OffsetMap
+from tidelog.cleaner.walk import Walker
 from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.log.unified_log import UnifiedLog
 
@@ -30,8 +31,7 @@ class Requests:
     def make_cleaner(self) -> Cleaner:
         world = self.world
         return Cleaner(
-            OffsetMap(24 * world.map_entries, 1.0),
-            buffer_bytes=1 << 16,
+            Walker(OffsetMap(24 * world.map_entries, 1.0), buffer_bytes=1 << 16),
             throttler=world.throttler,
             time=world.time,
             secret=lambda: bytes(16),

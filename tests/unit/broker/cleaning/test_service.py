@@ -5,13 +5,16 @@ import math
 
 import pytest
 from support.cleaning import CleaningWorld, data_records, put
+from support.fake_filesystem import FakeFileSystem
 from support.patience import until
 from tidelog.broker.cleaning.service import LogCleaner, pool_settings
 from tidelog.config.loader import load_config
+from tidelog.storage.io.filesystem import RealFileSystem
 
 
 def test_settings_reach_the_pool() -> None:
-    defaults = pool_settings(load_config(None, {}, []))
+    files = RealFileSystem()
+    defaults = pool_settings(load_config(None, {}, []), files)
     assert (defaults.threads, defaults.dedupe_buffer_bytes, defaults.load_factor) == (1, 134_217_728, 0.9)
     assert (defaults.io_buffer_bytes, defaults.io_bytes_per_second, defaults.backoff_ms) == (524_288, math.inf, 15_000)
     given = pool_settings(
@@ -19,9 +22,18 @@ def test_settings_reach_the_pool() -> None:
             None,
             {},
             ["log.cleaner.threads=3", "log.cleaner.io.max.bytes.per.second=1000000", "log.cleaner.backoff.ms=5"],
-        )
+        ),
+        files,
     )
     assert (given.threads, given.io_bytes_per_second, given.backoff_ms) == (3, 1_000_000.0, 5)
+
+
+def test_passes_read_in_processes_where_files_are_the_machines_and_it_is_not_switched_off() -> None:
+    config = load_config(None, {}, [])
+    assert pool_settings(config, RealFileSystem()).in_processes
+    assert not pool_settings(config, FakeFileSystem()).in_processes, "nobody else sees these files"
+    off = load_config(None, {}, ["log.cleaner.process.enable=false"])
+    assert not pool_settings(off, RealFileSystem()).in_processes
 
 
 def made() -> CleaningWorld:
