@@ -2,7 +2,8 @@
 
 - An offset is the first one to keep; −1 is the high watermark. Below the log's start it changes nothing, above the high
   watermark it is OFFSET_OUT_OF_RANGE. Segments that lie below the start go with the next retention run.
-- The new starts are in `log-start-offset-checkpoint` before the answer: what was deleted stays deleted after a crash.
+- The new starts are durable before the answer: what was deleted stays deleted after a crash. `log-start-offset-checkpoint`
+  says so a second later, until then the room behind its copy (`storage/io/checkpoint_room.py`).
 - Logs that are only compacted refuse it (POLICY_VIOLATION), the broker's own topics too (INVALID_TOPIC_EXCEPTION).
 """
 
@@ -22,6 +23,7 @@ from ...protocol.messages.delete_records import (
 from ..metadata.topics import INTERNAL_TOPICS
 from ..requests.access import requires_each
 from ..requests.registry import api
+from ..runtime.cooperative import Turns
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -41,26 +43,33 @@ _NO_OFFSET = -1
     many_names=True,
 )
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    deletable = context.allowed(AclOperation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics))
-    topics = [
-        DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=[
-                await _delete(topic.name, part, context)
-                if topic.name in deletable
-                else DeleteRecordsPartitionResult(
-                    partition_index=part.partition_index,
-                    low_watermark=_NO_OFFSET,
-                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    topics: list[DeleteRecordsTopicResult] = []
+    moved: list[tuple[str, int]] = []
+    turns = Turns(context)
+    for topic in request.topics:
+        rows: list[DeleteRecordsPartitionResult] = []
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=rows))
+        if turns.spent():
+            await turns.next()
+        is_deletable = context.allows(AclOperation.DELETE, ResourceType.TOPIC, topic.name)
+        for part in topic.partitions:
+            if turns.spent():
+                await turns.next()
+            if is_deletable:
+                rows.append(row := await _delete(topic.name, part, context))
+                if row.error_code == ErrorCode.NONE:
+                    moved.append((topic.name, part.partition_index))
+            else:
+                rows.append(
+                    DeleteRecordsPartitionResult(
+                        partition_index=part.partition_index,
+                        low_watermark=_NO_OFFSET,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    )
                 )
-                for part in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    if any(row.error_code == ErrorCode.NONE for topic in topics for row in topic.partitions):
+    if moved:
         services = context.services
-        await services.loop.run_in_executor(services.io_pool, services.logs.checkpoint_log_start_offsets)
+        await services.loop.run_in_executor(services.io_pool, services.logs.note_log_starts, moved)
     return DeleteRecordsResponse(topics=topics)
 
 

@@ -67,6 +67,35 @@ def run_in_chunks(steps: Steps[R], context: TakesTurns) -> R | ChunkedResult[R]:
     return result if done else ChunkedResult(steps, context, perf_counter() - began)  # type: ignore[return-value]
 
 
+class Turns:
+    """Cuts the work of a handler into chunks that is a coroutine anyhow.
+
+    turns = Turns(context)
+    for part in parts:
+        if turns.spent():
+            await turns.next()
+    """
+
+    __slots__ = ("_context", "_units")
+
+    def __init__(self, context: TakesTurns) -> None:
+        self._context = context
+        self._units = 0
+
+    def spent(self, units: int = 1) -> bool:
+        """Count so many units before they are worked off. True if the chunk has no room for them: `next` is to be awaited
+        first."""
+        self._units += units
+        if self._units <= SLICE_UNITS:
+            return False
+        self._units = units
+        return True
+
+    async def next(self) -> None:
+        """Return when all other clients had a turn; the next chunk begins."""
+        await self._context.next_turn()
+
+
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Split `items` into lists of `size`, the last one shorter."""
     rest = iter(items)

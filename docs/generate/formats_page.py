@@ -16,7 +16,7 @@ from tidelog.broker.metadata import store as metadata_store
 from tidelog.protocol.records import attributes, legacy_record, record_batch, varint
 from tidelog.storage.index import offset_index, time_index, transaction_index
 from tidelog.storage.inspect.verify_report import RULES
-from tidelog.storage.io import checkpoint, checkpoint_copy
+from tidelog.storage.io import checkpoint, checkpoint_copy, checkpoint_room
 from tidelog.storage.io.checkpoint import format_lines
 from tidelog.storage.log import partition_metadata, stop_record
 from tidelog.storage.manager import meta_properties
@@ -175,6 +175,8 @@ def _small_files() -> list[str]:
         "Three of the four have a copy of tidelog's own, which Kafka passes over.\n"
         + _home("storage/io/checkpoint_copy.py"),
         _rulers(checkpoint_copy),
+        "Behind that of log starts there is room for changes since.\n" + _home("storage/io/checkpoint_room.py"),
+        _rulers(checkpoint_room),
         "A clean stop leaves one more file.\n" + _home("storage/log/stop_record.py"),
         _rulers(stop_record),
         "The scrubber remembers how far it is in another.\n" + _home("storage/scrub/memory.py"),

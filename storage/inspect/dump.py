@@ -29,6 +29,7 @@ from ..io.checkpoint import (
     REPLICATION_OFFSET_CHECKPOINT,
 )
 from ..io.checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, unsealed
+from ..io.checkpoint_room import changes_in, without_room
 from ..io.filesystem import FileSystem, StrPath
 from ..ledger.ledger import LEDGER_FILE
 from ..log.leader_epoch import LEADER_EPOCH_CHECKPOINT
@@ -218,13 +219,19 @@ def _explain_sealed(data: bytes, *, is_json: bool) -> Iterator[Part]:
     """Explain a line with the checksum of what follows, then that: a checkpoint's lines, or the object of the last
     stop.
     """
-    seal, newline, content = data.partition(b"\n")
+    seal, newline, _ = data.partition(b"\n")
     size = len(seal) + len(newline)
+    file, data = data, data if is_json else without_room(data)
+    content = data[size:]
     problem = "" if unsealed(data) is not None else "not the checksum of what follows"
     yield part_of("header", 0, size, {"sealed": seal.decode(errors="backslashreplace")}, problem)
     parts = _explain_json(content) if is_json else _explain_checkpoint(content, ("topic", "partition", "offset"))
     for part in parts:
         yield part._replace(position=size + part.position)
+    if len(data) < len(file):
+        noted = changes_in(file, "").items()
+        changes: list[Value] = [f"{topic} {partition} {offset}" for (topic, partition), offset in noted]
+        yield part_of("room", len(data), len(file) - len(data), {"changes": changes})
 
 
 def _explain_properties(data: bytes, separator: str, checks: Mapping[str, Callable[[str], str]]) -> Iterator[Part]:

@@ -102,10 +102,11 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def parse_offsets(data: bytes, path: StrPath) -> dict[TopicPartition, int]:
     """Parse an offset checkpoint; CorruptCheckpointError when it is damaged. `path` is for the message."""
-    return _offsets_of(parse_lines(data, path), path)
+    return offsets_of_lines(parse_lines(data, path), path)
 
 
-def _offsets_of(lines: list[str], path: StrPath) -> dict[TopicPartition, int]:
+def offsets_of_lines(lines: list[str], path: StrPath) -> dict[TopicPartition, int]:
+    """Parse lines of `topic partition offset`; CorruptCheckpointError when one is not. `path` is for the message."""
     offsets: dict[TopicPartition, int] = {}
     for line in lines:
         fields = line.split(" ")
@@ -127,7 +128,7 @@ class OffsetCheckpointFile:
 
     def read(self) -> dict[TopicPartition, int]:
         """Offsets by topic and partition; empty without a file. CorruptCheckpointError when it is damaged."""
-        return _offsets_of(read_lines(self._file_system, self.path), self.path)
+        return offsets_of_lines(read_lines(self._file_system, self.path), self.path)
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the file, durably. Blocks."""

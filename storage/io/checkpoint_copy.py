@@ -27,11 +27,14 @@ from .checkpoint import (
     format_offsets,
     parse_offsets,
 )
+from .checkpoint_room import CheckpointRoom, changes_in, with_room, without_room
 from .filesystem import FileSystem
 
 logger = logging.getLogger(__name__)
 
 COPY_PREFIX = "tidelog-"
+_WITH_ROOM = f"{COPY_PREFIX}{LOG_START_OFFSET_CHECKPOINT}"
+"""The copy behind which changes are noted (`checkpoint_room.py`)."""
 COPIED_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
 """Checkpoints that get a copy. Not the high watermarks: they are written every 5 s, and found again from the logs."""
 
@@ -55,14 +58,39 @@ def read_sealed(file_system: FileSystem, path: str) -> bytes | None:
         return None
 
 
-def write_checkpoint(file_system: FileSystem, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace a checkpoint and its copy, each durably. On OSError no copy is left that contradicts the file."""
+def write_checkpoint(
+    file_system: FileSystem,
+    directory: str,
+    name: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    must_copy: bool = False,
+) -> CheckpointRoom | None:
+    """Replace a checkpoint and its copy, each durably. On OSError no copy is left that contradicts the file.
+
+    `must_copy`: also where there is nothing to copy. Returns the room behind the copy, if it has one.
+    """
     OffsetCheckpointFile(file_system, f"{directory}/{name}").write(offsets)
     if name not in COPIED_CHECKPOINTS:
-        return
-    error = _copy(file_system, format_offsets(offsets), f"{directory}/{COPY_PREFIX}{name}", is_empty=not offsets)
+        return None
+    copy_path, content = f"{directory}/{COPY_PREFIX}{name}", format_offsets(offsets)
+    if not offsets and not must_copy and not file_system.exists(copy_path):
+        return None
+    error = _copy(file_system, content, copy_path, is_empty=False)
     if error is not None:
         raise error
+    return (
+        CheckpointRoom.of(file_system, copy_path, with_room(seal(content))) if copy_path.endswith(_WITH_ROOM) else None
+    )
+
+
+def room_of(file_system: FileSystem, directory: str, name: str) -> CheckpointRoom | None:
+    """The room behind the copy of a checkpoint, if it has one with nothing in it. OSError."""
+    path = f"{directory}/{COPY_PREFIX}{name}"
+    try:
+        return CheckpointRoom.of(file_system, path, file_system.read_bytes(path))
+    except (FileNotFoundError, StorageError):
+        return None
 
 
 def mend_checkpoint(file_system: FileSystem, directory: str, name: str, *, is_ours: bool) -> bool:
@@ -71,8 +99,15 @@ def mend_checkpoint(file_system: FileSystem, directory: str, name: str, *, is_ou
     `is_ours`: the mark of a clean stop is there and this program's, so nobody else has written since.
     """
     path, copy_path = f"{directory}/{name}", f"{directory}/{COPY_PREFIX}{name}"
-    content = read_sealed(file_system, copy_path)
+    content, changes = _read_copy(file_system, copy_path)
     found, problem = _read(file_system, path, name)
+    if content is not None and changes:
+        noted = _changed(content, changes, copy_path)
+        if found == content:
+            logger.info("%s: %d changes are taken over from its copy", path, len(changes))
+            file_system.write_atomically(path, noted)
+            return True
+        content = noted
     if found is not None and found == content:
         return False
     if found is not None:
@@ -105,6 +140,24 @@ def _read(file_system: FileSystem, path: str, name: str) -> tuple[bytes | None, 
         return None, str(error)
 
 
+def _read_copy(file_system: FileSystem, path: str) -> tuple[bytes | None, dict[TopicPartition, int]]:
+    """Contents of a copy, None if it is missing or damaged; and the changes that were noted behind it."""
+    try:
+        data = file_system.read_bytes(path)
+    except (FileNotFoundError, StorageError):
+        return None, {}
+    content = unsealed(without_room(data))
+    return content, {} if content is None else changes_in(data, path)
+
+
+def _changed(content: bytes, changes: Mapping[TopicPartition, int], path: str) -> bytes:
+    """What a checkpoint says with changes: an offset only rises."""
+    offsets = parse_offsets(content, path)
+    for key, offset in changes.items():
+        offsets[key] = max(offset, offsets.get(key, 0))
+    return format_offsets(offsets)
+
+
 def _problem(found: bytes, path: str) -> str:
     try:
         parse_offsets(found, path)
@@ -121,7 +174,8 @@ def _copy(file_system: FileSystem, content: bytes, copy_path: str, *, is_empty: 
     if is_empty and not file_system.exists(copy_path):
         return None
     try:
-        file_system.write_atomically(copy_path, seal(content))
+        sealed = seal(content)
+        file_system.write_atomically(copy_path, with_room(sealed) if copy_path.endswith(_WITH_ROOM) else sealed)
     except OSError as error:
         file_system.unlink(copy_path, missing_ok=True)
         return error

@@ -73,6 +73,10 @@ class File(Protocol):
     def path(self) -> str:
         """Path that the file was opened under; not updated by a rename."""
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and number of the file, the same for whoever has it open under whatever name."""
+
     def fileno(self) -> int:
         """The descriptor, for sendfile. Valid while the caller holds a lease."""
 
@@ -85,6 +89,9 @@ class File(Protocol):
 
         Linux takes pages for clean when a sync has failed: they read well, a later sync succeeds, and they were never written.
         """
+
+    def overwrite(self, buffer: Buffer, offset: int) -> None:
+        """Write over the bytes at `offset`, all of them within the file. OSError: any of them may be there."""
 
     def pread(self, length: int, offset: int) -> bytes:
         """Up to `length` bytes from `offset`: fewer only at the end of the file."""
@@ -113,7 +120,8 @@ class File(Protocol):
         """Hint: reserve disk blocks up to `size`, with the size unchanged."""
 
     def is_cached(self, position: int, length: int) -> bool | None:
-        """True if the range can be read without the disk; None when the system does not tell.
+        """True if the range can be read without the disk; None when the system does not tell. False while `prefetch` reads
+        some of it: to the kernel such pages are there, and who touches one waits for the disk.
 
         Never blocks (about 2 µs).
         """
@@ -169,6 +177,10 @@ class MappedFile(Protocol):
 
 class FileSystem(Protocol):
     """The file system operations that storage uses. Any thread; every call may block."""
+
+    @property
+    def syncs_at_once(self) -> int:
+        """Number of threads in which syncs of many files are quickest (`sync_group.py`)."""
 
     def open(self, path: StrPath, *, create: bool = False, exclusive: bool = False, writable: bool = True) -> File:
         """Open a file; `create` makes it if missing, `exclusive` makes it and refuses an existing one
@@ -292,6 +304,37 @@ def _pread(fd: int, length: int, offset: int) -> bytes:
     return b"".join(parts)
 
 
+class _Stretches:
+    """Stretches of files that are being read into the page cache now. Few at a time; any thread, and `has` without a lock."""
+
+    __slots__ = ("_lock", "_of_file")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of_file: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}  # none is empty
+
+    def __bool__(self) -> bool:
+        return bool(self._of_file)
+
+    def add(self, identity: tuple[int, int], start: int, end: int) -> None:
+        with self._lock:
+            self._of_file[identity] = (*self._of_file.get(identity, ()), (start, end))
+
+    def remove(self, identity: tuple[int, int], start: int, end: int) -> None:
+        with self._lock:
+            left = list(self._of_file.pop(identity))
+            left.remove((start, end))
+            if left:
+                self._of_file[identity] = tuple(left)
+
+    def has(self, identity: tuple[int, int], start: int, end: int) -> bool:
+        """True if a byte of [start, end) is among them."""
+        return any(begin < end and start < until for begin, until in self._of_file.get(identity, ()))
+
+
+_PREFETCHING = _Stretches()
+
+
 class RealFile:
     """A `File` on a descriptor.
 
@@ -299,12 +342,14 @@ class RealFile:
     and could not be cut off on a failing disk, is overwritten by the next append instead of lying between two batches.
     """
 
-    __slots__ = ("_fd", "_leases", "_lock", "_owned", "_size", "path")
+    __slots__ = ("_fd", "_leases", "_lock", "_owned", "_size", "identity", "path")
 
     def __init__(self, fd: int, path: str) -> None:
         self.path = path
         self._fd = fd
-        self._size = os.fstat(fd).st_size
+        status = os.fstat(fd)
+        self._size = status.st_size
+        self.identity = (status.st_dev, status.st_ino)
         # += on an attribute is not atomic between threads, hence a lock for the count (60 ns when nobody else wants
         # it).
         self._lock = threading.Lock()
@@ -343,6 +388,9 @@ class RealFile:
             written += count
 
     def rewrite(self, buffer: Buffer, offset: int) -> None:
+        self.overwrite(buffer, offset)
+
+    def overwrite(self, buffer: Buffer, offset: int) -> None:
         assert offset + len(buffer) <= self._size
         written = os.pwrite(self._fd, buffer, offset)
         if written != len(buffer):
@@ -396,18 +444,25 @@ class RealFile:
         page_cache.reserve_blocks(self._fd, size)
 
     def is_cached(self, position: int, length: int) -> bool | None:
+        if _PREFETCHING and _PREFETCHING.has(self.identity, position, position + length):
+            return False
         return page_cache.resident(self._fd, position, min(length, self._size - position))
 
     def prefetch(self, position: int, length: int) -> None:
-        platform.will_read(self._fd, position, length)
-        # The advice only queues the reads; taking the bytes is what waits for them.
-        scratch = memoryview(bytearray(min(length, _SCRATCH_BYTES)))
         end = position + length
-        while position < end:
-            count = os.preadv(self._fd, [scratch[: end - position]], position)
-            if count == 0:
-                return
-            position += count
+        _PREFETCHING.add(self.identity, position, end)
+        try:
+            platform.will_read(self._fd, position, length)
+            # The advice only queues the reads; taking the bytes is what waits for them.
+            scratch = memoryview(bytearray(min(length, _SCRATCH_BYTES)))
+            at = position
+            while at < end:
+                count = os.preadv(self._fd, [scratch[: end - at]], at)
+                if count == 0:
+                    return
+                at += count
+        finally:
+            _PREFETCHING.remove(self.identity, position, end)
 
     def retain(self) -> Self:
         with self._lock:
@@ -542,6 +597,8 @@ class RealFileSystem:
     """The machine's file system. Stateless; any thread."""
 
     __slots__ = ()
+
+    syncs_at_once = 8
 
     def open(self, path: StrPath, *, create: bool = False, exclusive: bool = False, writable: bool = True) -> RealFile:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import KafkaStorageError, StorageError
+from ..io.sync_group import sync_group
 from ..ledger.keeper import LedgerKeeper
 from ..ledger.ledger import SegmentExtent
 from ..segment import file_records
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from ..segment.swap import CleanedSegment
 
 logger = logging.getLogger(__name__)
+
+TELL_MS = 5000
+"""Time between two lines that say how far a long flush has come."""
 
 _new = tuple.__new__
 """Constructor of a NamedTuple, at half the price of calling the class: every batch of every client makes some."""
@@ -414,9 +418,7 @@ class LocalLog:
                 directory_is_dirty, self.directory_is_dirty = self.directory_is_dirty, False
                 parent_is_dirty, self._parent_is_dirty = self._parent_is_dirty, False
             try:
-                for segment in (*pending, active):
-                    if segment.base_offset < target:
-                        self._flush_segment(segment)
+                self._flush_segments([segment for segment in (*pending, active) if segment.base_offset < target])
                 self.hooks.flush()
                 if directory_is_dirty:
                     self.directory.file_system.sync_directory(self.directory.path)
@@ -441,6 +443,19 @@ class LocalLog:
                     self.unsynced_since_ms = began_ms  # of what came meanwhile, if anything did
                 self.last_flush_ms = self._time.milliseconds()
                 return self.recovery_point
+
+    def _flush_segments(self, segments: Sequence[LogSegment]) -> None:
+        """Sync segments, several at a time where there are very many: in any order, since the recovery point moves behind the
+        last. Under `flush_lock`. OSError."""
+        told_ms = self._time.monotonic_ms()
+
+        def tell(count: int) -> None:
+            nonlocal told_ms
+            if (now := self._time.monotonic_ms()) - told_ms >= TELL_MS:
+                told_ms = now
+                logger.info("%s: %d of %d segments are synced", self.name, count, len(segments))
+
+        sync_group(segments, self._flush_segment, self.directory.file_system.syncs_at_once, tell)
 
     def _flush_segment(self, segment: LogSegment) -> None:
         try:

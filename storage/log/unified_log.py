@@ -871,9 +871,8 @@ class UnifiedLog:
                     self.producers.withdraw_snapshot(snapshot)
             raise
         with self.local.flush_lock:  # not while the log is abandoned: its directory may be a successor's
-            for _, snapshot in rolled:
-                if snapshot is not None and self.local.failure is None:
-                    self.producers.write_snapshot(snapshot)
+            if self.local.failure is None:
+                self.producers.write_snapshots([snapshot for _, snapshot in rolled if snapshot is not None])
 
     def _save_epochs(self) -> None:
         """Write the epochs after their records, which may never get to the disk, and before the recovery point moves: recovery

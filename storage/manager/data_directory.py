@@ -32,7 +32,7 @@ from ..io.checkpoint import (
     OffsetCheckpointFile,
     TopicPartition,
 )
-from ..io.checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, write_checkpoint
+from ..io.checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, room_of, write_checkpoint
 from ..log.stop_record import STOP_FILE, LogFiles, read_stop_record, write_stop_record
 from ..segment.hole import HOLE, KAFKA
 from ..segment.names import (
@@ -47,6 +47,7 @@ from .meta_properties import META_PROPERTIES_FILE, MetaProperties, ensure_meta_p
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from ..io.checkpoint_room import CheckpointRoom
     from ..io.filesystem import FileLock, FileSystem
 
 logger = logging.getLogger(__name__)
@@ -89,7 +90,10 @@ class DataDirectory:
         self.path = path.rstrip("/") or "/"
         self._fs = file_system
         self._lock: FileLock | None = None
-        self._checkpoint_lock = threading.Lock()
+        self._checkpoint_locks = {name: threading.Lock() for name in CHECKPOINTS}
+        # Behind the copy of log starts: changes since it was written, and whether there are any.
+        self._room: CheckpointRoom | None = None
+        self._has_changes = False
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
         self._takes_checkpoints = True
         self._clean_mark = CleanShutdownFile(file_system, self.path)
@@ -150,6 +154,7 @@ class DataDirectory:
             is_ours = self._clean_mark.is_ours()
             for name in COPIED_CHECKPOINTS:
                 mend_checkpoint(self._fs, self.path, name, is_ours=is_ours)
+            self._room = room_of(self._fs, self.path, LOG_START_OFFSET_CHECKPOINT)
             self.last_stop = read_stop_record(self._fs, self.path) if is_ours else {}
             if damage_policy != KAFKA:
                 start_offsets = self.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
@@ -218,21 +223,64 @@ class DataDirectory:
         `offsets` is called when no other thread writes a checkpoint: what one that waits has read before could be of a log that
         was deleted meanwhile, or older than what is written by then. False: after `end_checkpoints`.
         """
-        with self._checkpoint_lock:
+        with self._checkpoint_locks[name]:
             if self._takes_checkpoints:
                 current = offsets()
-                if self._written.get(name) != current:
+                has_changes = name == LOG_START_OFFSET_CHECKPOINT and self._has_changes
+                if has_changes or self._written.get(name) != current:
                     self._write(name, current)
             return self._takes_checkpoints
 
+    def note_log_starts(
+        self,
+        changed: Callable[[], Mapping[TopicPartition, int]],
+        every: Callable[[], Mapping[TopicPartition, int]],
+    ) -> bool:
+        """Make log start offsets durable that have risen, with one sync: `changed` says which. OSError. Blocks.
+
+        The next `checkpoint` writes them to the checkpoint itself. Where there is no room for them, that is written now, with
+        what `every` says. Both are called as `checkpoint` calls its function. False: after `end_checkpoints`.
+        """
+        name = LOG_START_OFFSET_CHECKPOINT
+        with self._checkpoint_locks[name]:
+            if not self._takes_checkpoints:
+                return False
+            written = self._written.get(name, {})
+            changes = {key: offset for key, offset in changed().items() if offset > written.get(key, 0)}
+            if not self._room_takes(changes):
+                self._write(name, every(), must_copy=True)
+            else:
+                self._has_changes = self._has_changes or bool(changes)
+                self._written[name] = {**written, **changes}
+            return True
+
+    def _room_takes(self, changes: Mapping[TopicPartition, int]) -> bool:
+        """Note changes in the room; False: there is none, or it failed. Under the lock of log starts."""
+        room, self._room = self._room, None  # until it has been written: after an error nobody knows what is in it
+        try:
+            if room is None or not room.add(changes):
+                return False
+        except OSError as error:
+            logger.warning("%s: no start of a log could be noted (%s); the checkpoint is written", self.path, error)
+            return False
+        self._room = room
+        return True
+
     def end_checkpoints(self) -> None:
         """Write no further checkpoint: logs are about to be let go, and say nothing true any more. Blocks behind one."""
-        with self._checkpoint_lock:
-            self._takes_checkpoints = False
+        self._takes_checkpoints = False
+        for lock in self._checkpoint_locks.values():
+            with lock:
+                pass
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        write_checkpoint(self._fs, self.path, name, offsets)
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int], *, must_copy: bool = False) -> None:
+        is_of_starts = name == LOG_START_OFFSET_CHECKPOINT
+        if is_of_starts:
+            self._room = None
+        room = write_checkpoint(self._fs, self.path, name, offsets, must_copy=must_copy)
         self._written[name] = dict(offsets)
+        if is_of_starts:
+            self._has_changes, self._room = False, room
 
     def forget(self, key: TopicPartition) -> None:
         """Durably remove a partition from the checkpoints: entries of a deleted one must not apply to its successor.
@@ -240,7 +288,7 @@ class DataDirectory:
         OSError. Blocks.
         """
         for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
-            with self._checkpoint_lock:  # over both: others are making logs too
+            with self._checkpoint_locks[name]:  # over both: others are making logs too
                 written = self._written.get(name)
                 if written is not None and key in written:
                     self._write(name, {other: offset for other, offset in written.items() if other != key})

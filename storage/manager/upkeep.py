@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ..exceptions import StorageError
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK_CHECKPOINT_MS = 5000
+CHECKPOINT_AFTER_MS = 1000
+"""How long a start that DeleteRecords has moved is noted beside the checkpoint alone: many of them are one checkpoint."""
 _SHORTEST_FLUSH_CHECK_MS = 10
 _LONGEST_FLUSH_CHECK_MS = 1000
 
@@ -71,6 +73,8 @@ class LogUpkeep:
         self._tasks: list[ScheduledTask] = []
         self._flusher: ScheduledTask | None = None
         self._flusher_lock = threading.Lock()  # one look is scheduled, whoever asks for it
+        self._following_lock = threading.Lock()
+        self._is_following = False  # a checkpoint of log starts is scheduled behind a note of some
         self._flush_check_ms = _LONGEST_FLUSH_CHECK_MS
         self._longest_flush_ms = _LONGEST_FLUSH_CHECK_MS
 
@@ -200,19 +204,50 @@ class LogUpkeep:
     def checkpoint_log_start_offsets(self) -> bool:
         """Write the start of logs that do not start at their first segment. False: it could not be written."""
 
-        def start_offset(log: UnifiedLog) -> int | None:
-            start = log.log_start_offset
-            return start if start > log.segments[0].base_offset or log.is_shortening else None
+        return self._checkpoint(LOG_START_OFFSET_CHECKPOINT, _start_offset)
 
-        return self._checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offset)
+    def note_log_starts(self, keys: Collection[TopicPartition]) -> bool:
+        """Make the starts of these logs durable, after DeleteRecords; the checkpoint follows in `CHECKPOINT_AFTER_MS`. False:
+        they could not be written.
+        """
+        written = self._tried(
+            LOG_START_OFFSET_CHECKPOINT,
+            lambda: self.directory.note_log_starts(
+                lambda: self._offsets(_start_offset, keys), lambda: self._offsets(_start_offset)
+            ),
+        )
+        with self._following_lock:
+            is_first, self._is_following = not self._is_following, True
+        if is_first:
+            self.scheduler.schedule("log-start-offset-checkpoint", self._follow, CHECKPOINT_AFTER_MS)
+        return written
+
+    def _follow(self) -> None:
+        with self._following_lock:
+            self._is_following = False
+        self.checkpoint_log_start_offsets()
 
     def _checkpoint(self, name: str, value: Callable[[UnifiedLog], int | None]) -> bool:
-        def offsets() -> dict[TopicPartition, int]:
-            logs = [*self.logs.items(), *self.arriving.items()]
-            return {key: offset for key, log in logs if (offset := value(log)) is not None}
+        return self._tried(name, lambda: self.directory.checkpoint(name, lambda: self._offsets(value)))
 
+    def _offsets(
+        self, value: Callable[[UnifiedLog], int | None], keys: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """What `value` says of each log, or of those of `keys` that are here."""
+        logs = [*self.logs.items(), *self.arriving.items()]
+        return {
+            key: offset for key, log in logs if (keys is None or key in keys) and (offset := value(log)) is not None
+        }
+
+    def _tried(self, name: str, write: Callable[[], bool]) -> bool:
         try:
-            return self.directory.checkpoint(name, offsets)
+            return write()
         except OSError as error:
             logger.error("%s/%s could not be written: %s", self.directory.path, name, error)
             return False
+
+
+def _start_offset(log: UnifiedLog) -> int | None:
+    """Where the log starts; None where its first segment tells."""
+    start = log.log_start_offset
+    return start if start > log.segments[0].base_offset or log.is_shortening else None

@@ -14,7 +14,7 @@ may have gone with retention. *Expiration* differs a little from Kafka's, which 
 a producer that replays old data would be forgotten at once and its retries appended twice. Here a producer is idle
 since our clock's last append by it; after loading, since the later of its timestamp and the snapshot's file time.
 
-Threads: all belongs to the log's writer (the loop thread; recovery before the log is published) but `write_snapshot`
+Threads: all belongs to the log's writer (the loop thread; recovery before the log is published) but `write_snapshots`
 and `delete_snapshot_file`, which do I/O and are for the pool.
 """
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ..clock import Time
@@ -33,7 +33,8 @@ from ..exceptions import (
     StorageError,
     TransactionCoordinatorFencedError,
 )
-from ..io.filesystem import FileSystem, StrPath
+from ..io.filesystem import FileSystem, StrPath, replace_file
+from ..io.sync_group import sync_group
 from ..segment.names import SNAPSHOT_SUFFIX, file_name
 from ..values import AppendOrigin
 from .entry import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchMetadata, ProducerStateEntry, in_sequence
@@ -141,7 +142,7 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         # By offset; None when on disk, else what is still to be written.
         self._snapshots: dict[int, PendingSnapshot | None] = {}
-        self._snapshot_lock = threading.Lock()  # over the two above; `write_snapshot` runs in the pool
+        self._snapshot_lock = threading.Lock()  # over the two above; `write_snapshots` runs in the pool
         self._write_lock = threading.Lock()  # two writes of one offset would share a temporary file
 
     # --- appends ---
@@ -413,30 +414,42 @@ class ProducerStateManager:
             self._last_snapshot_offset = offset
         return pending
 
-    def write_snapshot(self, pending: PendingSnapshot) -> None:
-        """Write a prepared snapshot durably, unless it was deleted or replaced since. Any thread; blocks.
+    def write_snapshots(self, pending: Sequence[PendingSnapshot]) -> None:
+        """Write prepared snapshots durably, but for those that were deleted or replaced since. Any thread; blocks.
 
-        On an OSError the snapshot is forgotten: the state can be rebuilt from the one before.
+        Very many are written several at a time, and their names are made durable at once. On an OSError all of them are
+        forgotten: the state can be rebuilt from the one before.
         """
         with self._write_lock:
-            self._write_snapshot(pending)
+            try:
+                self._write_snapshots(pending)
+            except OSError:
+                for snapshot in pending:
+                    self.withdraw_snapshot(snapshot)
+                raise
 
-    def _write_snapshot(self, pending: PendingSnapshot) -> None:
-        offset = pending.offset
+    def _write_snapshots(self, pending: Sequence[PendingSnapshot]) -> None:
+        system = self._file_system
         with self._snapshot_lock:
-            if self._snapshots.get(offset) is not pending:
-                return
-        try:
-            self._file_system.write_atomically(self.snapshot_path(offset), pending.data)
-        except OSError:
-            self.withdraw_snapshot(pending)
-            raise
+            awaited = [snapshot for snapshot in pending if self._snapshots.get(snapshot.offset) is snapshot]
+        if not awaited:
+            return
+
+        def write(snapshot: PendingSnapshot) -> None:
+            with self._snapshot_lock:
+                is_awaited = self._snapshots.get(snapshot.offset) is snapshot  # still: others may have taken a while
+            if is_awaited:
+                replace_file(system, self.snapshot_path(snapshot.offset), snapshot.data)
+
+        sync_group(awaited, write, system.syncs_at_once)
+        system.sync_directory(self.directory)
         with self._snapshot_lock:
-            current = self._snapshots.get(offset, _DELETED)
-            if current is pending:
-                self._snapshots[offset] = None
-        if current is _DELETED:
-            self._file_system.unlink(self.snapshot_path(offset), missing_ok=True)
+            deleted = [snapshot.offset for snapshot in awaited if snapshot.offset not in self._snapshots]
+            for snapshot in awaited:
+                if self._snapshots.get(snapshot.offset) is snapshot:
+                    self._snapshots[snapshot.offset] = None
+        for offset in deleted:
+            system.unlink(self.snapshot_path(offset), missing_ok=True)
 
     def withdraw_snapshot(self, pending: PendingSnapshot) -> None:
         """Drop a prepared snapshot that will not be written: the next one may have the same offset.
@@ -451,15 +464,14 @@ class ProducerStateManager:
                     self._last_snapshot_offset = max(self._snapshots, default=0)
 
     def take_snapshot(self) -> int | None:
-        """`prepare_snapshot` and `write_snapshot`; returns its offset. Blocks: for recovery and shutdown.
+        """`prepare_snapshot` and `write_snapshots`; returns its offset. Blocks: for recovery and shutdown.
 
         A snapshot that a roll has prepared and the pool has not written yet is written too: a stop would come before it.
         """
         pending = self.prepare_snapshot()
         with self._snapshot_lock:
             waiting = [snapshot for snapshot in self._snapshots.values() if snapshot is not None]
-        for snapshot in waiting:
-            self.write_snapshot(snapshot)
+        self.write_snapshots(waiting)
         return None if pending is None else pending.offset
 
     def forget_snapshot(self, offset: int) -> bool:

@@ -87,6 +87,23 @@ def test_delete_records(new_ring: NewRing) -> None:
     ring.flush()
 
 
+def test_deleted_records_stay_deleted_once_that_was_answered(new_ring: NewRing) -> None:
+    ring = new_ring(segment_bytes=700)
+    for _ in range(6):
+        ring.append(300)
+    ring.flush()
+    ring.checkpoint()
+    ring.answer_delete_records(1)
+    ring.answer_delete_records(2)
+    ring.background(seconds=2)
+    ring.answer_delete_records(3)
+    ring.answer_delete_records(5)
+    ring.retention()
+    ring.background(seconds=70)
+    ring.append(300)
+    ring.flush()
+
+
 def test_checkpoints(new_ring: NewRing) -> None:
     ring = new_ring(segment_bytes=600)
     for _ in range(3):

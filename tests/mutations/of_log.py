@@ -8,6 +8,7 @@ UNIFIED_LOG = "tests/unit/storage/log/test_unified_log.py"
 BOTH_ENDS = "tests/unit/storage/log/test_both_ends.py"
 APPEND_IN_TWO_STEPS = "tests/unit/storage/log/test_append_in_two_steps.py"
 LOCAL_LOG = "tests/unit/storage/log/test_local_log.py"
+CHECKPOINT_ROOM = "tests/unit/storage/io/test_checkpoint_room.py"
 LOG_MANAGER = "tests/unit/storage/manager/test_log_manager.py"
 MOVE = "tests/unit/storage/manager/test_move.py"
 LIVE_TRANSACTIONS = "tests/unit/storage/test_live_transactions.py"
@@ -18,6 +19,30 @@ RETENTION_HISTORY = "tests/unit/storage/retention/test_history.py"
 LEDGER_KEEPER = "tests/unit/storage/ledger/test_keeper.py"
 
 MUTATIONS = [
+    Mutation(
+        "log/note-without-sync",
+        "storage/io/checkpoint_room.py",
+        "            file.overwrite(sectors, self._at)\n            file.sync()\n",
+        "            file.overwrite(sectors, self._at)\n",
+        "Records that DeleteRecords has deleted come back with a power cut in the second after the answer.",
+        (f"{CHECKPOINT_ROOM}::test_what_is_noted_is_durable_with_one_sync_and_found_again",),
+    ),
+    Mutation(
+        "log/notes-never-followed",
+        "storage/manager/data_directory.py",
+        "                if has_changes or self._written.get(name) != current:\n",
+        "                if self._written.get(name) != current:\n",
+        "The checkpoint of log starts is not written after a DeleteRecords, so Apache Kafka never learns of it.",
+        (f"{CHECKPOINT_ROOM}::test_the_checkpoint_follows_once_for_many",),
+    ),
+    Mutation(
+        "log/failed-sync-of-many",
+        "storage/io/sync_group.py",
+        "    if group.error is not None:\n        raise group.error\n",
+        "",
+        "A sync that fails among very many is not noticed, and the recovery point passes what it has lost.",
+        (f"{LOCAL_LOG}::test_a_sync_that_fails_among_very_many_leaves_the_recovery_point",),
+    ),
     Mutation(
         "log/largest-batch",
         "storage/log/unified_log.py",

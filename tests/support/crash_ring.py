@@ -210,6 +210,12 @@ class Ring:
         book.may_start = max(book.may_start, offset)
         self.log(topic).increment_log_start_offset(offset)
 
+    def answer_delete_records(self, offset: int, topic: str = "t") -> None:
+        """Delete records and say so: from then on they are gone for good."""
+        self.delete_records(offset, topic)
+        assert self.world.manager.note_log_starts([(topic, 0)])
+        self.book(topic).start = offset
+
     def retention(self, topic: str = "t") -> None:
         log, book = self.log(topic), self.book(topic)
         book.may_start = log.high_watermark

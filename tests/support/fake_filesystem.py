@@ -86,6 +86,10 @@ class FakeFile:
         if write and not self._writable:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        return 0, self._inode.number
+
     def fileno(self) -> int:
         raise io.UnsupportedOperation("a file in memory has no descriptor")
 
@@ -102,6 +106,14 @@ class FakeFile:
         data = bytes(buffer)
         assert self._inode.data[offset : offset + len(data)] == data
         self._system._enter("rewrite", self.path, len(data))
+        self._inode.write(offset, data)
+        self._system._touch(self._inode)
+
+    def overwrite(self, buffer: Buffer, offset: int) -> None:
+        self._check(write=True)
+        data = bytes(buffer)
+        assert offset + len(data) <= len(self._inode.data)
+        self._system._enter("overwrite", self.path, len(data))
         self._inode.write(offset, data)
         self._system._touch(self._inode)
 
@@ -241,6 +253,7 @@ class FakeFileSystem:
 
     file_type: type[FakeFile] = FakeFile
     mapped_type: type[FakeMappedFile] = FakeMappedFile
+    syncs_at_once = 1
 
     def __init__(self, *, time: WallClock | None = None, capacity: int = 1 << 40) -> None:
         self.time = time

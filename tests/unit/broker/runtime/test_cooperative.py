@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tidelog.broker.runtime import cooperative
 from tidelog.broker.runtime.cooperative import SLICE_UNITS, ChunkedResult, Steps, batches, run_in_chunks
 
 
@@ -67,3 +68,14 @@ def test_batches_are_full_but_for_the_last() -> None:
     assert list(batches(range(5), 2)) == [[0, 1], [2, 3], [4]]
     assert list(batches(range(4), 2)) == [[0, 1], [2, 3]]
     assert list(batches((), 2)) == []
+
+
+async def test_a_coroutine_lets_others_in_when_its_chunk_is_full() -> None:
+    context = Turns()
+    turns = cooperative.Turns(context)
+    for units in [1] * (2 * SLICE_UNITS) + [5 * SLICE_UNITS, 1]:
+        if turns.spent(units):
+            await turns.next()
+        context.work += units
+    # One that is a chunk of its own waits for a turn before, and whatever comes behind it, too.
+    assert context.trace == [SLICE_UNITS, 2 * SLICE_UNITS, 7 * SLICE_UNITS]

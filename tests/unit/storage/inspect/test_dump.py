@@ -8,6 +8,7 @@ from tidelog.storage.exceptions import StorageError
 from tidelog.storage.inspect.dump import explain, heading
 from tidelog.storage.inspect.part import Part, printable
 from tidelog.storage.io.checkpoint_copy import COPIED_CHECKPOINTS, write_checkpoint
+from tidelog.storage.io.checkpoint_room import without_room
 from tidelog.storage.log.stop_record import LogFiles, write_stop_record
 
 
@@ -30,7 +31,7 @@ def problems(name: str, data: bytes) -> list[str]:
 
 def test_offset_checkpoint() -> None:
     parts = parts_of("recovery-point-offset-checkpoint", b"0\n2\norders 0 42\na-b.c 17 9223372036854775807\n")
-    assert [part.text for part in parts] == [
+    assert [part.text for part in parts if part.kind != "room"] == [
         "version: 0",
         "entries: 2",
         "topic: orders partition: 0 offset: 42",
@@ -55,10 +56,14 @@ def test_a_copy_of_a_checkpoint_is_the_checkpoint_behind_its_checksum() -> None:
         write_checkpoint(system, "", name, {("orders", 0): 42})
         data = system.contents()[f"/tidelog-{name}"]
         seal, *parts = parts_of(f"tidelog-{name}", data)
-        assert [part.text for part in parts] == [part.text for part in parts_of(name, b"0\n1\norders 0 42\n")]
+        lines = [part.text for part in parts if part.kind != "room"]
+        assert lines == [part.text for part in parts_of(name, b"0\n1\norders 0 42\n")]
         assert (seal.text, seal.problem) == (f"sealed: {data[:18].decode()}", "")
         assert problems(f"tidelog-{name}", data.replace(b"42", b"43")) == ["not the checksum of what follows"]
-        assert problems(f"tidelog-{name}", data[:-1]) == ["not the checksum of what follows", "the line is cut off"]
+        assert problems(f"tidelog-{name}", without_room(data)[:-1]) == [
+            "not the checksum of what follows",
+            "the line is cut off",
+        ]
         assert problems(f"tidelog-{name}", b"") == ["not the checksum of what follows"]
 
 

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.fake_filesystem import FakeFileSystem
 from tidelog.storage.exceptions import DirectoryLockedError, FileClosedError, StorageError
+from tidelog.storage.io import platform
 from tidelog.storage.io.filesystem import FileSystem, RealFileSystem
 
 
@@ -369,3 +371,30 @@ def test_leases_from_many_threads(tmp_path: Path) -> None:
     assert file.closed
     with pytest.raises(FileClosedError):
         file.fileno()
+
+
+def test_pages_that_are_being_read_are_not_there_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the kernel they are: who touched one on the loop would wait for the disk."""
+    path = tmp_path / "segment.log"
+    path.write_bytes(bytes(1 << 20))
+    file, other = RealFileSystem().open(path), RealFileSystem().open(path, writable=False)
+    if other.is_cached(0, 1 << 20) is None:
+        pytest.skip("this system does not tell what is in memory")
+    assert file.identity == other.identity
+    seen: list[list[bool | None]] = []
+
+    def look(*_range: int) -> None:
+        stretches = ((0, 100), (199_999, 2), (200_000, 10), (0, 1 << 20))
+        seen.append([other.is_cached(position, length) for position, length in stretches])
+
+    monkeypatch.setattr(platform, "will_read", look)
+    file.prefetch(0, 200_000)
+    look()
+    assert seen == [[False, False, True, False], [True] * 4]
+    monkeypatch.setattr(os, "preadv", Mock(side_effect=OSError("rot")))
+    with pytest.raises(OSError, match="rot"):
+        file.prefetch(0, 200_000)
+    look()
+    assert seen[-1] == [True] * 4, "nor is a read that fails under way for ever"
+    file.close()
+    other.close()

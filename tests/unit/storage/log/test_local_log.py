@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import logging
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,7 +20,7 @@ from tidelog.storage.index.time_index import TimestampOffset
 from tidelog.storage.io.file_cache import FileCache
 from tidelog.storage.ledger.keeper import LedgerKeeper
 from tidelog.storage.log import reader
-from tidelog.storage.log.local_log import LocalLog, LogHooks
+from tidelog.storage.log.local_log import TELL_MS, LocalLog, LogHooks
 from tidelog.storage.segment.files import LogDirectory, SegmentFiles
 from tidelog.storage.segment.log_segment import LogSegment
 from tidelog.storage.segment.names import Hole
@@ -155,6 +157,49 @@ def test_after_a_sync_that_failed_nothing_is_appended(machine: Machine) -> None:
         machine.log.flush()
     with pytest.raises(KafkaStorageError, match="sync failed"):
         machine.log.close()
+
+
+def test_very_many_rolled_segments_are_synced_several_at_a_time(machine: Machine) -> None:
+    machine.append(61)
+    together = threading.Barrier(4)
+
+    def wait(step: Operation) -> None:
+        if step.kind == "sync" and step.path.endswith(".log") and f"{60:020d}" not in step.path:
+            together.wait(30)  # fewer threads would wait for ever
+
+    machine.fake.syncs_at_once = 4
+    machine.fake.fail_when(wait)
+    assert machine.log.flush() == 61
+    machine.fake.heal()
+    left = machine.fake.rebuilt(KeepNone()).contents()
+    assert {path: len(data) for path, data in left.items() if path.endswith(".log")} == {
+        f"{PATH}/{base:020d}.log": 3 * SIZE if base < 60 else SIZE for base in range(0, 61, 3)
+    }
+
+
+def test_a_sync_that_fails_among_very_many_leaves_the_recovery_point(machine: Machine) -> None:
+    machine.append(61)
+    machine.fake.syncs_at_once = 4
+    bad = f"{PATH}/{30:020d}.timeindex"
+    machine.fake.fail_when(lambda step: OSError(errno.EIO, "gone") if (step.kind, step.path) == ("sync", bad) else None)
+    with pytest.raises(KafkaStorageError, match="sync failed"):
+        machine.log.flush()
+    assert machine.log.recovery_point == 0
+    assert machine.log.failure is not None
+
+
+def test_a_flush_that_takes_long_says_how_far_it_is(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    machine.append(61)
+
+    def take_long(step: Operation) -> None:
+        if step.kind == "sync" and step.path.endswith(".log"):
+            machine.time.advance(TELL_MS / 5)
+
+    machine.fake.fail_when(take_long)
+    with caplog.at_level(logging.INFO):
+        machine.log.flush()
+    told = [record.message for record in caplog.records if "are synced" in record.message]
+    assert told == [f"t-0: {count} of 21 segments are synced" for count in (5, 10, 15, 20)]
 
 
 def test_files_of_a_deleted_segment_lose_their_names_now_and_go_after_the_delay(machine: Machine) -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from dataclasses import dataclass
 
 import pytest
+from support.fake_disk import KeepNone
 from support.fake_filesystem import FakeFileSystem, Operation
 from support.logs import snapshots_in
 from support.mock_time import MockTime
@@ -422,7 +424,7 @@ def test_a_snapshot_deleted_while_it_waits_is_not_written(log: Log) -> None:
     pending = log.state.prepare_snapshot()
     assert pending is not None
     assert log.state.forget_snapshot(10)
-    log.state.write_snapshot(pending)
+    log.state.write_snapshots([pending])
     assert log.system.paths() == []
     # … nor overwrite a newer one of the same offset.
     log.state.truncate_fully_and_start_at(0)
@@ -430,8 +432,8 @@ def test_a_snapshot_deleted_while_it_waits_is_not_written(log: Log) -> None:
     log.append(Batch(0, 10, producer_id=2))
     newer = log.state.prepare_snapshot()
     assert newer is not None
-    log.state.write_snapshot(newer)
-    log.state.write_snapshot(pending)
+    log.state.write_snapshots([newer])
+    log.state.write_snapshots([pending])
     assert log.system.read_bytes("/t-0/00000000000000000010.snapshot") == newer.data
 
 
@@ -447,3 +449,32 @@ def test_a_snapshot_deleted_while_it_is_written_goes_too(log: Log) -> None:
     assert log.state.take_snapshot() == 10
     assert log.system.paths() == []
     assert log.state.snapshot_offsets == []
+
+
+def test_snapshots_of_many_rolls_share_one_sync_of_the_directory(log: Log) -> None:
+    log.system.sync_all()
+    pending = []
+    for number in range(30):
+        log.append(Batch(10 * number, 10))
+        pending.append(log.state.prepare_snapshot())
+    assert all(pending)
+    log.state.forget_snapshot(50)
+    log.system.trace.clear()
+    log.state.write_snapshots([snapshot for snapshot in pending if snapshot is not None])
+    kinds = Counter(operation.kind for operation in log.system.trace)
+    assert (kinds["sync"], kinds["rename"], kinds["sync_directory"]) == (29, 29, 1)
+    left = log.system.rebuilt(KeepNone())
+    assert snapshots_in(left, "/t-0") == [offset for offset in range(10, 301, 10) if offset != 50]
+
+
+def test_of_many_snapshots_that_cannot_be_written_none_is_kept(log: Log) -> None:
+    pending = []
+    for number in range(30):
+        log.append(Batch(10 * number, 10))
+        pending.append(log.state.prepare_snapshot())
+    log.system.fail_at(40, OSError(errno.ENOSPC, "No space left"))
+    with pytest.raises(OSError, match="No space"):
+        log.state.write_snapshots([snapshot for snapshot in pending if snapshot is not None])
+    assert log.state.snapshot_offsets == []
+    log.append(Batch(300, 10))
+    assert log.state.take_snapshot() == 310
