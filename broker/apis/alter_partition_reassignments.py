@@ -20,6 +20,7 @@ from ...protocol.messages.alter_partition_reassignments import (
 )
 from ..requests.access import requires_cluster
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation
 from .create_topics import check_assignments
@@ -37,15 +38,22 @@ if TYPE_CHECKING:
 )
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
-) -> AlterPartitionReassignmentsResponse:
-    response = AlterPartitionReassignmentsResponse(
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name, partitions=[_result(topic.name, wanted, context) for wanted in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+) -> AlterPartitionReassignmentsResponse | ChunkedResult[AlterPartitionReassignmentsResponse]:
+    return run_in_chunks(_steps(request, context), context)
+
+
+def _steps(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> Steps[AlterPartitionReassignmentsResponse]:
+    topics = []
+    for topic in request.topics:
+        yield 1
+        rows = []
+        for wanted in topic.partitions:
+            yield 1
+            rows.append(_result(topic.name, wanted, context))
+        topics.append(ReassignableTopicResponse(name=topic.name, partitions=rows))
+    response = AlterPartitionReassignmentsResponse(responses=topics)
     if context.api_version >= 1:
         response.allow_replication_factor_change = request.allow_replication_factor_change
     return response

@@ -23,6 +23,7 @@ from ...protocol.messages.alter_replica_log_dirs import (
 )
 from ..requests.access import requires_request
 from ..requests.registry import api
+from ..runtime.cooperative import Turns
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -44,26 +45,22 @@ async def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     is_allowed = context.allows(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic.name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(
-                        partition_index=index,
-                        error_code=(
-                            await _answer(wanted.path, topic.name, index, context)
-                            if is_allowed
-                            else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-                        ),
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for wanted in request.dirs
-            for topic in wanted.topics
-        ]
-    )
+    results = []
+    turns = Turns(context)
+    for wanted in request.dirs:
+        for topic in wanted.topics:
+            if turns.spent():
+                await turns.next()
+            rows = []
+            for index in topic.partitions:
+                if turns.spent():
+                    await turns.next()
+                code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                if is_allowed:
+                    code = await _answer(wanted.path, topic.name, index, context)
+                rows.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+            results.append(AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=rows))
+    return AlterReplicaLogDirsResponse(results=results)
 
 
 def _directory(path: str, services: Services) -> str | None:

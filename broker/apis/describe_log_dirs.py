@@ -50,15 +50,17 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     services, tell_disk = context.services, context.api_version >= _FIRST_WITH_DISK_SIZE
     cordoned = _normal(services.config.cordoned_log_dirs)
+    run = services.loop.run_in_executor
+    rows = await run(services.io_pool, _rows, request, services)
     results = [
-        await services.loop.run_in_executor(services.io_pool, _describe, path, topics, tell_disk, path in cordoned)
-        for path, topics in _rows(request, services).items()
+        await run(services.io_pool, _describe, path, topics, tell_disk, path in cordoned)
+        for path, topics in rows.items()
     ]
     return DescribeLogDirsResponse(results=results)
 
 
 def _rows(request: DescribeLogDirsRequest, services: Services) -> dict[str, _Rows]:
-    """Requested logs, by directory and topic."""
+    """Requested logs, by directory and topic. Pool thread: of ten thousand logs the loop would be held for long."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}

@@ -18,6 +18,7 @@ from ...protocol.messages.describe_producers import (
 )
 from ..requests.access import requires_each
 from ..requests.registry import api
+from ..runtime.cooperative import Turns
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -33,21 +34,22 @@ if TYPE_CHECKING:
     many_names=True,
 )
 async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    readable = context.allowed(AclOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    await _describe(context.services, topic.name, index)
-                    if topic.name in readable
-                    else PartitionResponse(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = []
+    turns = Turns(context)
+    for topic in request.topics:
+        if turns.spent():
+            await turns.next()
+        is_readable = context.allows(AclOperation.READ, ResourceType.TOPIC, topic.name)
+        rows = []
+        for index in topic.partition_indexes:
+            if turns.spent():
+                await turns.next()
+            if is_readable:
+                rows.append(await _describe(context.services, topic.name, index))
+            else:
+                rows.append(PartitionResponse(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        topics.append(TopicResponse(name=topic.name, partitions=rows))
+    return DescribeProducersResponse(topics=topics)
 
 
 async def _describe(services: Services, topic: str, index: int) -> PartitionResponse:

@@ -14,6 +14,7 @@ from ...protocol.messages.describe_transactions import (
 )
 from ..requests.access import requires_each, shows
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -32,10 +33,16 @@ if TYPE_CHECKING:
 )
 def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(transactional_id, context) for transactional_id in request.transactional_ids]
-    )
+) -> DescribeTransactionsResponse | ChunkedResult[DescribeTransactionsResponse]:
+    return run_in_chunks(_steps(request, context), context)
+
+
+def _steps(request: DescribeTransactionsRequest, context: RequestContext) -> Steps[DescribeTransactionsResponse]:
+    states = []
+    for transactional_id in request.transactional_ids:
+        states.append(state := _describe(transactional_id, context))
+        yield 1 + sum(len(topic.partitions) for topic in state.topics)
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:

@@ -19,6 +19,7 @@ from ...protocol.messages.elect_leaders import (
 )
 from ..requests.access import requires_cluster
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
@@ -34,18 +35,24 @@ _ELECTION_TYPES = (0, 1)
     requires=(requires_cluster(AclOperation.ALTER),),
     many_names=True,
 )
-def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+def elect_leaders(
+    request: ElectLeadersRequest, context: RequestContext
+) -> ElectLeadersResponse | ChunkedResult[ElectLeadersResponse]:
     if request.election_type not in _ELECTION_TYPES:
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=wanted.topic,
-                partition_result=[_result(wanted.topic, partition, context) for partition in wanted.partitions],
-            )
-            for wanted in request.topic_partitions or ()
-        ]
-    )
+    return run_in_chunks(_steps(request, context), context)
+
+
+def _steps(request: ElectLeadersRequest, context: RequestContext) -> Steps[ElectLeadersResponse]:
+    results = []
+    for wanted in request.topic_partitions or ():
+        yield 1
+        rows = []
+        for partition in wanted.partitions:
+            yield 1
+            rows.append(_result(wanted.topic, partition, context))
+        results.append(ReplicaElectionResult(topic=wanted.topic, partition_result=rows))
+    return ElectLeadersResponse(replica_election_results=results)
 
 
 def _result(topic: str, partition: int, context: RequestContext) -> PartitionResult:

@@ -24,11 +24,13 @@ from ...protocol.messages.list_offsets import (
 )
 from ..requests.access import requires_each
 from ..requests.registry import api
-from ..runtime.cooperative import SLICE_UNITS
+from ..runtime.cooperative import Turns, batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...storage.log.unified_log import UnifiedLog
     from ...storage.values import TimestampOffset
     from ..requests.context import RequestContext
@@ -42,6 +44,7 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
 _READ_COMMITTED = 1
+_NUMBERS_IN_UNIT = 20  # partitions whose numbers are looked at in the time of one that is answered
 _CONSUMER = -1
 
 
@@ -54,25 +57,19 @@ _CONSUMER = -1
 )
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     answers = []
-    done = 0
+    turns = Turns(context)
     for topic in request.topics:
-        if (done := done + 1) % SLICE_UNITS == 0:
-            await context.next_turn()
-        if not context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
-            refused = [_failed(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for part in topic.partitions]
-            answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=refused))
-            continue
-        seen: set[int] = set()
-        repeated = {
-            index
-            for index in (part.partition_index for part in topic.partitions)
-            if index in seen or seen.add(index)  # type: ignore[func-returns-value]
-        }
+        if turns.spent():
+            await turns.next()
+        may_see = context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        repeated = await _repeated(topic.partitions, turns)
         rows = []
         for part in topic.partitions:
-            if (done := done + 1) % SLICE_UNITS == 0:
-                await context.next_turn()
-            if part.partition_index in repeated:
+            if turns.spent():
+                await turns.next()
+            if not may_see:
+                rows.append(_failed(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif part.partition_index in repeated:
                 rows.append(_failed(part, ErrorCode.INVALID_REQUEST))
             elif context.api_version == 0:
                 rows.append(await _look_up_segments(context, topic.name, part))
@@ -80,6 +77,18 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
                 rows.append(await _look_up(context, topic.name, part, request.isolation_level))
         answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
     return ListOffsetsResponse(topics=answers)
+
+
+async def _repeated(parts: Sequence[ListOffsetsPartition], turns: Turns) -> set[int]:
+    """Partitions that are named more than once."""
+    seen: set[int] = set()
+    repeated: set[int] = set()
+    for some in batches(parts, _NUMBERS_IN_UNIT):
+        if turns.spent():
+            await turns.next()
+        for part in some:
+            (repeated if part.partition_index in seen else seen).add(part.partition_index)
+    return repeated
 
 
 def _failed(part: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:

@@ -16,10 +16,13 @@ from ...protocol.messages.offset_delete import (
 )
 from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
+
+    _Checked = tuple[dict[tuple[str, int], ErrorCode], list[tuple[str, int]]]
 
 
 @api(
@@ -36,11 +39,21 @@ if TYPE_CHECKING:
 def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    checked = run_in_chunks(_check(request, context), context)
+    if isinstance(checked, ChunkedResult):
+        return _check_and_delete(request, context, checked)
+    return _delete(request, context, checked)
+
+
+def _check(request: OffsetDeleteRequest, context: RequestContext) -> Steps[_Checked]:
+    """Partitions that may be forgotten, and the errors of the others."""
     codes: dict[tuple[str, int], ErrorCode] = {}
     there: list[tuple[str, int]] = []
     for topic in request.topics:
+        yield 1
         may_read = context.allows(AclOperation.READ, ResourceType.TOPIC, topic.name)
         for each in topic.partitions:
+            yield 1
             key = topic.name, each.partition_index
             if not may_read:
                 codes[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -48,6 +61,20 @@ def offset_delete(
                 codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 there.append(key)
+    return codes, there
+
+
+async def _check_and_delete(
+    request: OffsetDeleteRequest, context: RequestContext, checking: ChunkedResult[_Checked]
+) -> OffsetDeleteResponse:
+    answer = _delete(request, context, await checking)
+    return answer if isinstance(answer, OffsetDeleteResponse) else await answer
+
+
+def _delete(
+    request: OffsetDeleteRequest, context: RequestContext, checked: _Checked
+) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    codes, there = checked
     try:
         outcome = context.services.groups.delete_offsets(request.group_id, there)
     except ProtocolError as error:

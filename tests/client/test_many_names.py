@@ -17,7 +17,7 @@ from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient, request_frame
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
 from tidelog.broker.requests.registry import load_apis, loaded
-from tidelog.broker.runtime.cooperative import CHUNK_UNITS
+from tidelog.broker.runtime.cooperative import CHUNK_UNITS, SLICE_UNITS
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import response_header_bytes
@@ -93,6 +93,31 @@ def test_the_loop_is_not_held(wide_broker: Broker, key: ApiKey) -> None:
     with client_of(wide_broker) as client:
         found = held(loop_of(wide_broker), lambda: answer_to(client, frame))
     assert is_in_turns(found), found
+
+
+PARTS = 3_000
+IN_TURNS = (
+    (ApiKey.LIST_OFFSETS, "topics"), (ApiKey.LIST_OFFSETS, "topics.partitions"),
+    (ApiKey.DELETE_RECORDS, "topics"), (ApiKey.DELETE_RECORDS, "topics.partitions"),
+    (ApiKey.OFFSET_DELETE, "topics"), (ApiKey.OFFSET_DELETE, "topics.partitions"),
+    (ApiKey.DESCRIBE_PRODUCERS, "topics"), (ApiKey.DESCRIBE_PRODUCERS, "topics.partition_indexes"),
+    (ApiKey.ELECT_LEADERS, "topic_partitions"), (ApiKey.ELECT_LEADERS, "topic_partitions.partitions"),
+    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, "topics"), (ApiKey.ALTER_PARTITION_REASSIGNMENTS, "topics.partitions"),
+    (ApiKey.ALTER_REPLICA_LOG_DIRS, "dirs.topics"), (ApiKey.ALTER_REPLICA_LOG_DIRS, "dirs.topics.partitions"),
+    (ApiKey.DESCRIBE_TRANSACTIONS, "transactional_ids"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "array"), IN_TURNS, ids=lambda value: getattr(value, "name", value))
+def test_others_are_let_in_after_every_hundredth_part(wide_broker: Broker, key: ApiKey, array: str) -> None:
+    """By the number of turns, not by time."""
+    api = loaded(load_apis()[key])
+    frame = request_frame(dict(crowded(api.request, api.max_version, PARTS))[array], api.max_version)
+    services: Any = services_of(wide_broker)
+    with client_of(wide_broker) as client:
+        before = services.socket_server.fair_queue.taken
+        assert answer_to(client, frame)
+        assert services.socket_server.fair_queue.taken - before >= PARTS // SLICE_UNITS - 2
 
 
 def test_the_loop_is_not_held_where_descriptions_of_topologies_are_asked_for(wide_broker: Broker) -> None:
