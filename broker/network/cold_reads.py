@@ -10,7 +10,11 @@ at a log's tail waits behind them. So the reads of each device are bounded here:
 - after each, a pause in proportion to what it took, while producers write: the disk is free for others for at least that part of
   the time. A disk that others keep busy reads slowly, and so makes the pauses longer.
 
-With `fetch.cold.disk.percent=100` catching up goes first: several reads at a time, and no pauses. Loop thread.
+Where nobody waits for a read, one is made *ahead* for a reader who takes one slice after the other (`read_ahead.py`): behind
+its last slice, within the same bounds. Pages that are being read are not in memory (`File.is_cached`): who asks for them waits
+for that read.
+
+With `fetch.cold.disk.percent=100` catching up goes first: several reads at a time, larger ones ahead, and no pauses. Loop thread.
 """
 
 from __future__ import annotations
@@ -24,12 +28,20 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
+from ...storage.exceptions import FileClosedError
+from .read_ahead import Streams
+
 if TYPE_CHECKING:
     from ...storage.io.filesystem import File
+    from .read_ahead import Stream
 
 #: Bytes of one read, at most and at least.
 MOST_BYTES = 1 << 20
 LEAST_BYTES = 128 << 10
+#: Bytes of one read ahead where catching up goes first: what the disk is busy with while slices are sent.
+MOST_AHEAD_BYTES = 4 << 20
+#: Bytes that may be read ahead for all streams together, on all devices.
+MOST_AHEAD_OF_ALL = 64 << 20
 #: Seconds. A read that took longer is followed by smaller ones; one that took less than half of it by larger ones.
 LONG_S = 0.008
 #: Seconds. The pause after a read that took very long, at most.
@@ -70,18 +82,51 @@ class _DeviceThreads:
         self._loop.run_in_executor(self._pool, task).add_done_callback(told)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        # What was begun ends by itself, and gives its file back: there are no more than `THREADS` of them.
+        self._pool.shutdown(wait=False)
+
+
+class Job:
+    """A read that waits or is under way. It holds a lease on its file, which its thread gives back, and one for each that has
+    asked.
+
+    Attributes:
+        done: told at the end; None: it is made ahead.
+        asked: who has asked for pages of it since it began: where, how many bytes, and whom to tell.
+    """
+
+    __slots__ = ("asked", "begun", "count", "done", "file", "position", "stream")
+
+    def __init__(self, file: File, position: int, count: int, stream: Stream, done: Done | None) -> None:
+        self.file = file.retain()
+        self.position = position
+        self.count = count
+        self.stream = stream
+        self.done = done
+        self.begun = False
+        self.asked: list[tuple[int, int, Done]] = []
+
+    def forget_asked(self) -> None:
+        """Tell nobody who has asked."""
+        for _ in self.asked:
+            self.file.release()
+        self.asked.clear()
+
+    def brings(self, position: int, count: int) -> bool:
+        """True if it is under way, and some of these pages are among its own."""
+        return self.begun and self.position < position + count and position < self.position + self.count
 
 
 class _Device:
     """Reads of one device: those that wait, in their order, and what is under way."""
 
-    __slots__ = ("size", "threads", "timer", "under_way", "waiting")
+    __slots__ = ("ahead", "size", "threads", "timer", "under_way", "waiting")
 
     def __init__(self, threads: Threads) -> None:
         self.threads = threads
-        self.waiting: deque[tuple[File, int, int, Done]] = deque()
-        self.under_way = 0
+        self.waiting: deque[Job] = deque()
+        self.ahead: deque[Job] = deque()  # one of each stream at most
+        self.under_way: set[Job] = set()
         self.size = MOST_BYTES
         self.timer: asyncio.TimerHandle | None = None
 
@@ -92,7 +137,8 @@ class ColdReads:
     Attributes:
         percent: of the time that a disk may be kept busy by these reads while producers write; 100: they go first.
         written: returns a number that changes when producers have written something.
-        reads, read_bytes: totals since the start.
+        reads, read_bytes: totals since the start, reads ahead included.
+        ahead_bytes: of those, read ahead.
         read_s, paused_s: seconds that disks took for them; that they were made to wait after one another.
     """
 
@@ -102,36 +148,64 @@ class ColdReads:
         percent: int,
         *,
         threads_of: Callable[[asyncio.AbstractEventLoop, int], Threads] = _DeviceThreads,
-        device_of: Callable[[File], int] = lambda file: os.fstat(file.fileno()).st_dev,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._loop = loop
         self.percent = percent
         self.written: Callable[[], int] = int
-        self.reads = self.read_bytes = 0
+        self.reads = self.read_bytes = self.ahead_bytes = 0
         self.read_s = self.paused_s = 0.0
         self._threads_of = threads_of
-        self._device_of = device_of
         self._clock = clock
         self._devices: dict[int, _Device] = {}
+        self._streams = Streams()
         self._seen = 0
         self._written_at = -WRITTEN_S
         self._closed = False
 
     def __len__(self) -> int:
-        """Reads that wait."""
+        """Reads that wait, but for those that are made ahead."""
         return sum(len(device.waiting) for device in self._devices.values())
 
     def read(self, file: File, position: int, count: int, done: Done) -> None:
         """Have the pages of `count` bytes from `position` read, or of the first of them; then call `done` with how many. The file
         is kept open until then."""
-        number = self._device_of(file)
-        device = self._devices.get(number)
-        if device is None:
-            device = self._devices[number] = _Device(self._threads_of(self._loop, number))
-        file.retain()
-        device.waiting.append((file, position, count, done))
+        identity = file.identity
+        device = self._device(identity[0])
+        stream = self._streams.of(identity, position)
+        stream.position = position
+        ahead = stream.job
+        if ahead is not None and ahead.brings(position, count):
+            file.retain()
+            ahead.asked.append((position, count, done))
+            return
+        if ahead is not None and not ahead.begun:  # it may be as far as the reader is: what is waited for goes first
+            device.ahead.remove(ahead)
+            ahead.file.release()
+            stream.job = None
+        stream.asked += 1
+        device.waiting.append(Job(file, position, count, stream, done))
         self._go_on(device)
+
+    def brought(self, file: File, position: int, count: int) -> int:
+        """How many of `count` bytes from `position`, which are not all in memory, were read ahead and still are; 0: none."""
+        stream = self._streams.find(file.identity, position)
+        if stream is None:
+            return 0
+        end = stream.end if stream.job is None or not stream.job.begun else stream.job.position
+        there = min(count, end - position)
+        return there if there > 0 and file.is_cached(position, there) else 0
+
+    def passed(self, file: File, position: int, count: int) -> None:
+        """Note that `count` bytes from `position` are in memory and about to be sent, so that the next ones are read for a reader
+        whose pages were read before."""
+        if not len(self._streams):
+            return
+        identity = file.identity
+        stream = self._streams.find(identity, position)
+        if stream is not None:
+            stream.position = position + count
+            self._read_ahead(self._device(identity[0]), stream, file)
 
     def close(self) -> None:
         """Reads that wait are told to nobody any more. Those under way end by themselves."""
@@ -139,44 +213,133 @@ class ColdReads:
         for device in self._devices.values():
             if device.timer is not None:
                 device.timer.cancel()
-            while device.waiting:
-                device.waiting.popleft()[0].release()
+            for waiting in (device.waiting, device.ahead):
+                while waiting:
+                    waiting.popleft().file.release()
+            for job in device.under_way:
+                job.forget_asked()
             device.threads.close()
 
+    def _device(self, number: int) -> _Device:
+        device = self._devices.get(number)
+        if device is None:
+            device = self._devices[number] = _Device(self._threads_of(self._loop, number))
+        return device
+
+    @property
+    def _goes_first(self) -> bool:
+        return self.percent >= 100
+
+    def _read_ahead(self, device: _Device, stream: Stream, file: File) -> None:
+        """Have a read made for the stream behind what was read for it, unless there is one, or enough was read."""
+        if stream.job is not None or stream.asked or self._closed:
+            return
+        # Two such reads for each stream: one whose pages are being sent, and the next.
+        most = min(MOST_AHEAD_BYTES if self._goes_first else MOST_BYTES, MOST_AHEAD_OF_ALL // 2 // len(self._streams))
+        start = max(stream.position, stream.end)
+        limit = min(stream.position + 2 * most, file.size())
+        while start < limit:
+            step = min(MOST_BYTES, limit - start)
+            cached = file.is_cached(start, step)
+            if cached is None:  # the system does not tell: what was read ahead would be read again
+                return
+            if not cached:
+                break
+            start += step
+        stream.end = start
+        count = min(limit - start, most)
+        if count <= 0 or (count < most and limit < file.size()):  # not in small pieces, each time that a slice was sent
+            return
+        stream.job = job = Job(file, start, count, stream, None)
+        device.ahead.append(job)
+        self._go_on(device)
+
     def _go_on(self, device: _Device) -> None:
-        most = THREADS if self.percent >= 100 else 1
-        while device.waiting and device.under_way < most and device.timer is None and not self._closed:
-            file, position, count, done = device.waiting.popleft()
-            count = min(count, device.size if most == 1 else MOST_BYTES)
-            device.under_way += 1
+        most = THREADS if self._goes_first else 1
+        while len(device.under_way) < most and device.timer is None and not self._closed:
+            if device.waiting:
+                job = device.waiting.popleft()
+            elif device.ahead:
+                job = device.ahead.popleft()
+            else:
+                return
+            if not self._goes_first:
+                job.count = min(job.count, device.size)
+            job.begun = True
+            if job.done is None:
+                job.stream.end = job.position + job.count
+            device.under_way.add(job)
             device.threads.submit(
-                partial(_read, self._clock, file, position, count), partial(self._finished, device, count, done)
+                partial(_read, self._clock, job.file, job.position, job.count), partial(self._finished, device, job)
             )
 
-    def _finished(self, device: _Device, count: int, done: Done, took_s: float, error: BaseException | None) -> None:
-        device.under_way -= 1
+    def _finished(self, device: _Device, job: Job, took_s: float, error: BaseException | None) -> None:
+        device.under_way.discard(job)
+        stream = job.stream
+        if job.done is None:
+            stream.job = None
         if self._closed:
             return
         if error is None:
-            self.reads += 1
-            self.read_bytes += count
-            self.read_s += took_s
-            if took_s > LONG_S:
-                device.size = max(device.size // 2, LEAST_BYTES)
-            elif took_s < LONG_S / 2:
-                device.size = min(device.size * 2, MOST_BYTES)
-            pause_s = self._pause_after(took_s)
-            if pause_s > 0 and device.timer is None:
-                self.paused_s += pause_s
-                device.timer = self._loop.call_later(pause_s, self._pause_is_over, device)
+            self._took(device, job, took_s)
         try:
-            done(count, error)
+            if job.done is None:
+                self._ended_ahead(job, error)
+            else:
+                stream.asked -= 1
+                if error is None:
+                    stream.position = job.position + job.count
+                    stream.end = max(stream.end, stream.position)
+                job.done(job.count, error)
+            if error is None:
+                self._read_further(device, job)
         finally:
             self._go_on(device)
 
+    def _read_further(self, device: _Device, job: Job) -> None:
+        """Have what follows on a read made ahead, unless nobody has the file open any more."""
+        try:
+            file = job.file.retain()
+        except FileClosedError:
+            return
+        try:
+            self._read_ahead(device, job.stream, file)
+        finally:
+            file.release()
+
+    def _took(self, device: _Device, job: Job, took_s: float) -> None:
+        self.reads += 1
+        self.read_bytes += job.count
+        if job.done is None:
+            self.ahead_bytes += job.count
+        self.read_s += took_s
+        if took_s > LONG_S:
+            device.size = max(device.size // 2, LEAST_BYTES)
+        elif took_s < LONG_S / 2:
+            device.size = min(device.size * 2, MOST_BYTES)
+        pause_s = self._pause_after(took_s)
+        if pause_s > 0 and device.timer is None:
+            self.paused_s += pause_s
+            device.timer = self._loop.call_later(pause_s, self._pause_is_over, device)
+
+    def _ended_ahead(self, job: Job, error: BaseException | None) -> None:
+        """Tell those who have asked for pages of a read ahead while it was made. What they do not have by it is read for them."""
+        if error is not None:
+            job.stream.end = min(job.stream.end, job.position)
+        for position, count, done in job.asked:
+            count_there = min(count, job.position + job.count - position)
+            try:
+                if error is None and count_there > 0 and job.file.is_cached(position, count_there):
+                    job.stream.position = position + count_there
+                    done(count_there, None)
+                else:
+                    self.read(job.file, position, count, done)
+            finally:
+                job.file.release()
+
     def _pause_after(self, took_s: float) -> float:
         """Seconds for which the device is left to others after a read of `took_s`."""
-        if self.percent >= 100:
+        if self._goes_first:
             return 0.0
         written, now = self.written(), self._clock()
         if written != self._seen:

@@ -66,6 +66,10 @@ class ReadsCold(Protocol):
 
     def read(self, file: File, position: int, count: int, done: Done) -> None: ...
 
+    def brought(self, file: File, position: int, count: int) -> int: ...
+
+    def passed(self, file: File, position: int, count: int) -> None: ...
+
 
 class SendCounters:
     """Bytes sent, by path; all connections of a daemon share one. Loop thread."""
@@ -288,13 +292,16 @@ class Outbound:
     def _ask_page_cache(self, part: FileSlice) -> int:
         """Bytes from the slice's start that can be sent now; 0: pages are missing, and are being read."""
         count = min(part.count, PREFETCH_BYTES)
-        if part.file.is_cached(part.position, count):
-            part.warm_until = part.position + count
-            return count
+        reads = self._cold_reads
+        there = count if part.file.is_cached(part.position, count) else reads.brought(part.file, part.position, count)
+        if there:
+            part.warm_until = part.position + there
+            reads.passed(part.file, part.position, there)
+            return there
         self.counters.cold_waits += 1
         self._prefetching = True
         self._disarm()
-        self._cold_reads.read(part.file, part.position, count, self._prefetched)
+        reads.read(part.file, part.position, count, self._prefetched)
         return 0
 
     def _prefetched(self, count: int, error: BaseException | None) -> None:

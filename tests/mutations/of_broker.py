@@ -441,6 +441,34 @@ MUTATIONS = [
         ("tests/client/test_many_names.py::test_the_loop_is_not_held",),
     ),
     Mutation(
+        "broker/records-deleted-in-one-piece",
+        "broker/apis/delete_records.py",
+        "        for part in topic.partitions:\n            if turns.spent():\n                await turns.next()\n",
+        "        for part in topic.partitions:\n",
+        "A DeleteRecords of very many partitions holds the loop for all of them.",
+        ("tests/client/test_many_names.py::test_others_are_let_in_after_every_hundredth_part",),
+    ),
+    Mutation(
+        "broker/sent-while-it-is-read",
+        "storage/io/filesystem.py",
+        "        if _PREFETCHING and _PREFETCHING.has(self.identity, position, position + length):\n            return False\n",
+        "",
+        "Pages that are being read ahead count as in memory, and the loop waits for the disk.",
+        ("tests/unit/storage/io/test_filesystem.py::test_pages_that_are_being_read_are_not_there_yet",),
+    ),
+    Mutation(
+        "broker/ahead-of-who-waits",
+        "broker/network/cold_reads.py",
+        "            if device.waiting:\n                job = device.waiting.popleft()\n            elif device.ahead:\n"
+        "                job = device.ahead.popleft()\n",
+        "            if device.ahead:\n                job = device.ahead.popleft()\n            elif device.waiting:\n"
+        "                job = device.waiting.popleft()\n",
+        "What nobody has asked for yet is read before what somebody waits for.",
+        (
+            "tests/unit/broker/network/test_cold_reads.py::test_what_somebody_waits_for_is_read_before_what_nobody_has_asked_for",
+        ),
+    ),
+    Mutation(
         "broker/groups-deleted-in-one-piece",
         "broker/apis/delete_groups.py",
         "                yield _UNITS_OF_A_RECORD\n",

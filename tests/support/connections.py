@@ -96,7 +96,14 @@ def cold_reads() -> Iterator[ColdReads]:
     try:
         yield made
     finally:
-        made.close()
+        end_cold_reads(made)
+
+
+def end_cold_reads(reads: ColdReads) -> None:
+    """Close, and wait for reads ahead that are under way: until then they hold their files."""
+    reads.close()
+    for device in reads._devices.values():
+        device.threads._pool.shutdown()  # type: ignore[attr-defined]
 
 
 class Server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +13,17 @@ from tidelog.broker.network.cold_reads import (
     LEAST_BYTES,
     LONG_S,
     LONGEST_PAUSE_S,
+    MOST_AHEAD_BYTES,
+    MOST_AHEAD_OF_ALL,
     MOST_BYTES,
     THREADS,
     WRITTEN_S,
     ColdReads,
 )
+from tidelog.broker.network.read_ahead import MOST_STREAMS
+from tidelog.storage.exceptions import FileClosedError
+
+PAGE = 4096
 
 
 class World:
@@ -37,7 +44,6 @@ class World:
             self,  # type: ignore[arg-type]
             percent,
             threads_of=lambda _, device: Disk(self, device),
-            device_of=lambda file: file.device,  # type: ignore[attr-defined]
             clock=lambda: self.now,
         )
         self.reads.written = lambda: self.written
@@ -80,12 +86,13 @@ class Disk:
         def end() -> None:
             world.busy -= 1
             world.busy_s += world.now - began
-            file.prefetched.append((position, count))
             file.release()
-            if file.fails:
+            if file.fails or position <= file.rots_at < position + count:
                 done(0.0, OSError("rot"))
             else:
                 world.read_s.append(world.now - began)
+                file.prefetched.append((position, count))
+                file.pages.update(range(position // PAGE, -(-(position + count) // PAGE)))
                 done(world.now - began, None)
 
         world.at(world.now + world.delay_s + count / world.speed, end)
@@ -96,41 +103,80 @@ class Disk:
 
 class File:
     def __init__(self, device: int = 1, hangs: bool = False, fails: bool = False) -> None:
-        self.device, self.hangs, self.fails = device, hangs, fails
+        self.identity = (device, id(self))
+        self.hangs, self.fails = hangs, fails
+        self.rots_at = -1
+        self.length = 0
         self.leases = 0
+        self.is_open = True
         self.prefetched: list[tuple[int, int]] = []
+        self.pages: set[int] = set()
 
     def retain(self) -> File:
+        if not self.is_open:
+            raise FileClosedError("closed")
         self.leases += 1
         return self
 
     def release(self) -> None:
         self.leases -= 1
 
+    def size(self) -> int:
+        return self.length
+
+    def is_cached(self, position: int, length: int) -> bool:
+        return self.pages.issuperset(range(position // PAGE, -(-(position + length) // PAGE)))
+
 
 class Consumer:
-    """Reads a file to its end, a fetch of 1 MiB after the other, and producers write meanwhile."""
+    """Reads a file from a position to its end, a fetch of 1 MiB after the other, each sent in `take_s`; producers write
+    meanwhile."""
 
-    def __init__(self, world: World, size: int, file: File | None = None, writes: bool = True) -> None:
+    def __init__(
+        self,
+        world: World,
+        size: int,
+        file: File | None = None,
+        writes: bool = True,
+        take_s: float = 0.0,
+        position: int = 0,
+    ) -> None:
         self.world, self.size, self.file, self.writes = world, size, file or File(), writes
-        self.position = 0
+        self.file.length = max(self.file.length, size)
+        self.take_s = take_s
+        self.position = position
         self.ended_at = 0.0
         self.sizes: list[int] = []
+        self.is_gone = False
         self.ask()
 
     def ask(self) -> None:
         self.world.written += self.writes
-        count = min(1 << 20, self.size - self.position)
-        self.world.reads.read(self.file, self.position, count, self.done)  # type: ignore[arg-type]
+        while self.position < self.size and not self.is_gone:
+            count = min(1 << 20, self.size - self.position)
+            if not self.file.is_cached(self.position, count):
+                there = self.world.reads.brought(self.file, self.position, count)  # type: ignore[arg-type]
+                if not there:
+                    self.world.reads.read(self.file, self.position, count, self.done)  # type: ignore[arg-type]
+                    return
+                count = there
+            self.world.reads.passed(self.file, self.position, count)  # type: ignore[arg-type]
+            self.position += count
+            if self.take_s:
+                self.world.at(self.world.now + self.take_s, self.ask)
+                return
+        self.ended_at = self.world.now
 
     def done(self, count: int, error: BaseException | None) -> None:
         assert error is None
+        assert count > 0
+        assert self.file.is_cached(self.position, count)
         self.sizes.append(count)
         self.position += count
-        if self.position < self.size:
-            self.ask()
+        if self.take_s:
+            self.world.at(self.world.now + self.take_s * count / (1 << 20), self.ask)
         else:
-            self.ended_at = self.world.now
+            self.ask()
 
 
 @pytest.mark.parametrize("percent", [10, 50, 90])
@@ -240,3 +286,115 @@ def test_a_reader_who_takes_little_waits_for_one_read_of_each_other_one() -> Non
     began = world.now
     world.run(began + 1.0)
     assert small.ended_at - began < 9 * 2 * 1.2 * MOST_BYTES / world.speed
+
+
+@pytest.mark.parametrize(("percent", "writes"), [(100, True), (50, False)])
+def test_the_disk_reads_on_while_a_slice_is_sent(percent: int, writes: bool) -> None:
+    """Else it would take as long as both together."""
+    world = World(percent)
+    one = Consumer(world, 100 << 20, take_s=(1 << 20) / world.speed, writes=writes)
+    world.run()
+    assert one.position == one.size
+    assert one.ended_at < 1.15 * world.busy_s
+    assert world.reads.read_bytes == 100 << 20
+    assert world.reads.ahead_bytes > 90 << 20
+
+
+def test_of_a_read_that_is_made_ahead_nothing_is_read_twice() -> None:
+    """Who asks for its pages while it is under way waits for its end."""
+    world = World(50)
+    world.delay_s = 0.01
+    one = Consumer(world, 30 << 20, take_s=0.005, writes=False)
+    world.run()
+    assert one.position == one.size
+    assert world.reads.read_bytes == 30 << 20
+    assert world.reads.ahead_bytes > 0
+    ends = sorted(one.file.prefetched)
+    assert all(first[0] + first[1] == second[0] for first, second in itertools.pairwise(ends))
+
+
+@pytest.mark.parametrize(("percent", "most"), [(50, 2 * MOST_BYTES), (100, 2 * MOST_AHEAD_BYTES)])
+def test_for_one_who_goes_away_little_was_read_ahead(percent: int, most: int) -> None:
+    world = World(percent)
+    one = Consumer(world, 1000 << 20, take_s=0.001)
+    world.run(0.05)
+    one.is_gone = True
+    world.run()
+    assert 0 < world.reads.read_bytes - one.position <= most
+    assert one.file.leases == 0
+
+
+def test_for_very_many_readers_no_more_is_read_ahead_than_for_all_together_may_be() -> None:
+    world = World(100)
+    all_of_them = [Consumer(world, 1000 << 20, take_s=1000.0) for _ in range(2 * MOST_STREAMS)]
+    world.run(900.0)  # each has its first slice, and is busy with it
+    assert all(one.position == 1 << 20 for one in all_of_them)
+    # The first readers had more before the others came.
+    assert world.reads.ahead_bytes <= 2 * MOST_AHEAD_OF_ALL
+    late = [Consumer(world, 1000 << 20, take_s=1000.0) for _ in range(MOST_STREAMS)]
+    before = world.reads.ahead_bytes
+    world.run(950.0)
+    assert all(one.position == 1 << 20 for one in late)
+    assert 0 < world.reads.ahead_bytes - before <= MOST_AHEAD_OF_ALL
+
+
+def test_what_somebody_waits_for_is_read_before_what_nobody_has_asked_for() -> None:
+    world = World(50)
+    Consumer(world, 1000 << 20, take_s=0.02)
+    world.run(0.0045)  # its first slice is read; the disk rests, and a read ahead waits
+    other = Consumer(world, 1 << 20)
+    world.run(0.2)
+    assert world.reads.ahead_bytes > 0
+    assert other.ended_at < 0.0045 + 3 * MOST_BYTES / world.speed
+
+
+def test_a_read_ahead_that_fails_is_told_to_nobody_who_has_not_asked_for_what_is_lost() -> None:
+    world, told = World(100), list[tuple[int, BaseException | None]]()
+    file = File()
+    file.rots_at = 3 << 20
+    one = Consumer(world, 2 << 20, file)
+    file.length = 100 << 20
+    world.run()
+    assert one.position == 2 << 20
+    world.reads.read(file, 3 << 20, 10, lambda count, error: told.append((count, error)))  # type: ignore[arg-type]
+    world.run()
+    assert isinstance(told[0][1], OSError)
+    assert (len(told), file.leases) == (1, 0)
+
+
+def test_for_a_file_that_nobody_has_open_any_more_nothing_is_read_ahead() -> None:
+    world = World(50)
+    one = Consumer(world, 100 << 20, take_s=0.001)
+    one.file.is_open = False
+    one.is_gone = True
+    world.run()
+    assert world.reads.read_bytes == 1 << 20
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_reads_what_where_has_it_all(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World(chance.choice([20, 50, 100]))
+    files = [File(number % 2) for number in range(4)]
+    for file in files:
+        file.length = 30 << 20
+    all_of_them = [
+        Consumer(
+            world,
+            chance.randrange(1, 30 << 20),
+            chance.choice(files),
+            writes=chance.random() < 0.5,
+            take_s=chance.choice([0.0, 0.001, 0.02]),
+            position=chance.choice([0, 0, 1 << 20, 5_000_000]),
+        )
+        for _ in range(chance.choice([1, 3, 30]))
+    ]
+    while world._due:
+        world.speed = chance.choice([50e6, 250e6, 2e9])
+        if chance.random() < 0.02:
+            for file in files:  # others want the memory
+                file.pages.clear()
+        world.run(world._due[0][0])
+    assert all(one.position >= one.size for one in all_of_them)
+    assert all(file.leases == 0 for file in files)
+    assert len(world.reads) == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.connections import Loop, Server, Transport, cold_reads, frame
+from support.connections import Loop, Server, Transport, cold_reads, end_cold_reads, frame
 from support.patience import PATIENCE_S
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.outbound import FileSlice, Outbound, Part, SendCounters
@@ -30,6 +30,14 @@ class LeasedFile:
 
     def fileno(self) -> int:
         return self._fd
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        status = os.fstat(self._fd)
+        return status.st_dev, status.st_ino
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
 
     def retain(self) -> LeasedFile:
         self.leases += 1
@@ -159,6 +167,7 @@ async def test_answers_of_slices_arrive_whole_by_a_connection_whatever_its_socke
         assert server.send_counters.sent_bytes == sum(map(len, expected))
         connection.close()
         connection.connection_lost(None)
+        end_cold_reads(server.cold_reads)
     assert file.leases == 0
     for end in (near, far):
         end.close()

@@ -33,6 +33,14 @@ class LeasedFile:
     def fileno(self) -> int:
         return self._fd
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        status = os.fstat(self._fd)
+        return status.st_dev, status.st_ino
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
     def retain(self) -> LeasedFile:
         self.leases += 1
         return self
