@@ -39,6 +39,7 @@ import bench_scale
 import bench_start
 import bench_tls
 import bench_waits
+import readme_table
 import report
 from brokers import BrokerError, executable
 from kafka_peer import NEWEST, jars, java
@@ -175,6 +176,8 @@ def main(arguments: Sequence[str]) -> int:
     if not options.side and not interrupted:
         samples.update(session.samples)
         print(*report.write(options.output, name, report.machine(options.directory), samples, ROWS), sep="\n")
+        if options.output / f"{name}.json" == readme_table.STORED:
+            readme_table.write()
     return 130 if interrupted else int(any(one.error for one in session.samples.values()))
 
 

@@ -23,11 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def commit() -> str:
-    """The checkout's commit, marked when files differ from it."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    """The checkout's commit, marked when files differ from it, but those that an earlier run has written."""
+    command = ["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/benchmarks", ":!README.md"]
+    name, changed = (
+        subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        for words in (["git", "describe", "--always"], command)
     )
-    return done.stdout.strip() or "unknown"
+    return (name or "unknown") + ("-dirty" if changed else "")
 
 
 def machine(directory: Path) -> str:

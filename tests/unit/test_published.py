@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,12 @@ def test_readme_compares_by_rows_of_the_full_run() -> None:
     assert len(rows) >= 14
     assert {commit for _, commit in rows} <= {row["commit"] for row in stored.values()}
     assert any("p99 of produces beside passes of the cleaner" in row for row, _ in rows)
+
+
+def test_readmes_table_is_made_of_the_full_run() -> None:
+    command = [sys.executable, "benchmarks/readme_table.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr or "run `python benchmarks/readme_table.py`"
 
 
 # --- samples and targets ---
