@@ -7,7 +7,7 @@
 Start reading at `source.py` (Spark's side), then `planning/batch_plan.py` and `stream_plan.py` (what is read) and `places.py`
 (from where), `reading/segment_reader.py` (files) and `fetch_reader.py` (TCP), which decode with `batch_decoder.py`; `views.py`
 reduces. Of those only `source.py` knows Spark, and only `arrow.py` and `views.py` import pyarrow; nothing at all imports the
-broker. `wire/` asks brokers, `sink/` writes.
+broker. `wire/` asks brokers, `sink/` writes, `progress/` tells how far streams are.
 """
 
 from __future__ import annotations
@@ -65,4 +65,28 @@ def latest(spark: Any, options: Mapping[str, str]) -> Any:
     return reduced.select("newest.*").where("value is not null").select(*(parsed.columns or columns))
 
 
-__all__ = ["latest", "register", "session"]
+def commit_progress(spark: Any, options: Mapping[str, str], group: str) -> Any:
+    """Lets a consumer group follow the streaming queries of a session: commits where each goes on whenever a batch is done.
+
+    `options`: where the brokers are and how one gets in, as for the source (`kafka.bootstrap.servers`, `kafka.…`). `group`: with
+    `{query}` in it for several queries, which becomes each one's name. Returns the listener; `spark.streams.removeListener` and
+    its `close()` end it. Driver. OptionError.
+    """
+    from .exceptions import OptionError
+    from .progress.group_commits import GroupCommits
+    from .progress.listener import ProgressListener
+    from .progress.query_groups import QueryGroups
+    from .wire.settings import ClientSettings
+
+    given = {name.lower().removeprefix("kafka."): str(text).strip() for name, text in options.items()}
+    servers = given.pop("bootstrap.servers", None)
+    if not servers:
+        raise OptionError("commit_progress needs kafka.bootstrap.servers: a group's offsets are kept by brokers")
+    if not group.strip():
+        raise OptionError("commit_progress needs the name of a consumer group")
+    listener = ProgressListener(QueryGroups(GroupCommits(ClientSettings.parse(servers, given)), group.strip()))
+    spark.streams.addListener(listener)
+    return listener
+
+
+__all__ = ["commit_progress", "latest", "register", "session"]

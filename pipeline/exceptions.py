@@ -29,6 +29,10 @@ class CorruptLogError(PipelineError):
     """A batch in a file is damaged."""
 
 
+class DecodingError(PipelineError):
+    """A schema registry cannot be asked: what values mean cannot be told. Says nothing of the records."""
+
+
 class BrokerUnreachableError(PipelineError):
     """A broker cannot be reached, or the connection broke before its answer came. Trying again may help."""
 

@@ -3,7 +3,8 @@
     path                                         log directories of a daemon, comma-separated (or load([...])), and/or
     bootstrap.servers, kafka.*                   brokers, and settings of the client (`wire/settings.py`)
     subscribe, subscribePattern, assign          which topics or partitions
-    startingOffsets, endingOffsets               earliest | latest | {"topic": {"0": 23, "1": -2, "2": -1}}, −2 and −1 as words
+    startingOffsets, endingOffsets               earliest | latest | {"topic": {"0": 23, "1": -2, "2": -1}}, −2 and −1 as words;
+                                                 the former a stream's offset too, which has the topics' ids beside them
     startingTimestamp, endingTimestamp           ms since 1970: from the first record of that time or later, or up to it
     startingOffsetsByTimestamp, ending…          the same for each partition: {"topic": {"0": 1700000000000}}
     startingOffsetsByTimestampStrategy           error | latest: where to start when no record is so young
@@ -16,7 +17,8 @@
     groupIdPrefix, kafka.group.id, …             taken; there are no groups here
 
 and of our own: `view` (latest | changelog) with `keysStayInPartition` (check | true | false), `splitBytes`, `checkCrcs`,
-`corruptBatches` (fail | skip). Names are read without regard to case, as Spark does.
+`corruptBatches` (fail | skip), `decode` with what it needs (`decode_options.py`). Names are read without regard to
+case, as Spark does.
 """
 
 from __future__ import annotations
@@ -24,14 +26,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 
+from ..clients.schemas.decoder import Decoding, Pinned
+from .decode_options import DECODE_NAMES, parse_decoding
 from .exceptions import OptionError
 from .wire.settings import ClientSettings
 
 EARLIEST, LATEST = -2, -1
+#: Beside the topics of a stream's offset: topic → its id. No topic can have this name.
+TOPIC_IDS = "topic ids"
 
 #: Topic → partition → offset, EARLIEST or LATEST; or a timestamp in ms.
 Offsets = Mapping[str, Mapping[int, int]]
@@ -46,7 +52,7 @@ _KNOWN = (
     "startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "isolation", "kafka.isolation.level",
     "kafka.group.id", "kafka.check.crcs", "columns", "view", "keysStayInPartition", "splitBytes", "checkCrcs", "corruptBatches",
-    *_WITHOUT_MEANING,
+    *DECODE_NAMES, *_WITHOUT_MEANING,
 )  # fmt: skip
 _NAMES = {name.lower(): name for name in _KNOWN}
 _OFFSET_WORDS = {"earliest": EARLIEST, "latest": LATEST}
@@ -77,8 +83,10 @@ class Options:
 
     Attributes:
         starting: None when nothing was said: a batch begins with the earliest, a stream with the latest.
+        starting_ids: ids of topics in startingOffsets, as a stream's offset has them: such a topic is no other of that name.
         columns: names as the user gave them; the source knows which there are. None given: all.
         split_bytes: None when nothing was said: as it suits the cluster (`SplitSize`).
+        pinned: by which schema values are decoded, once that was looked up. No option.
         cores: of the cluster, which the session told when the source was registered; 0 if unknown. No option.
     """
 
@@ -88,6 +96,7 @@ class Options:
     pattern: str | None = None
     assigned: Mapping[str, tuple[int, ...]] | None = None
     starting: Offsets | int | None = None
+    starting_ids: Mapping[str, str] = field(default_factory=dict)
     ending: Offsets | int | None = None
     starting_timestamp: int | Offsets | None = None
     ending_timestamp: int | Offsets | None = None
@@ -104,6 +113,8 @@ class Options:
     view: View = View.RECORDS
     keys_stay: KeysStay = KeysStay.CHECK
     split_bytes: int | None = None
+    decode: Decoding | None = None
+    pinned: Pinned | None = None
     cores: int = 0
     check_crc: bool = True
     skip_corrupt: bool = False
@@ -143,6 +154,7 @@ def parse_options(given: Mapping[str, str], cores: int = 0) -> Options:
         pattern=found.get("subscribePattern"),
         assigned=_assigned(found["assign"]) if "assign" in found else None,
         starting=_offsets("startingOffsets", found["startingOffsets"]) if "startingOffsets" in found else None,
+        starting_ids=_topic_ids(found.get("startingOffsets", "earliest")),
         ending=_offsets("endingOffsets", found["endingOffsets"]) if "endingOffsets" in found else None,
         starting_timestamp=_timestamps(found, "starting"),
         ending_timestamp=_timestamps(found, "ending"),
@@ -160,6 +172,7 @@ def parse_options(given: Mapping[str, str], cores: int = 0) -> Options:
         keys_stay=KeysStay(_choice(found, "keysStayInPartition", tuple(choice.value for choice in KeysStay))),
         split_bytes=_number(found, "splitBytes", least=1),
         check_crc=_boolean(found, "checkCrcs", default=_boolean(found, "kafka.check.crcs", default=True)),
+        decode=parse_decoding(found, topics),
         skip_corrupt=_choice(found, "corruptBatches", ("fail", "skip")) == "skip",
         cores=cores,
     )
@@ -281,6 +294,14 @@ def _offsets(name: str, text: str) -> Offsets | int:
     return _numbers(name, text, "an offset", EARLIEST)
 
 
+def _topic_ids(text: str) -> dict[str, str]:
+    """Ids in startingOffsets, where that is a stream's offset."""
+    ids = {} if text.lower() in _OFFSET_WORDS else _json("startingOffsets", text).get(TOPIC_IDS, {})
+    if not isinstance(ids, dict) or not all(isinstance(each, str) for each in ids.values()):
+        raise OptionError(f"startingOffsets: {TOPIC_IDS!r} has no id for each topic")
+    return ids
+
+
 def _timestamps(found: Mapping[str, str], bound: str) -> int | Offsets | None:
     """Timestamp bounds. One for all partitions comes before those for each, as with Spark's source."""
     for_all, each = f"{bound}Timestamp", f"{bound}OffsetsByTimestamp"
@@ -292,6 +313,8 @@ def _timestamps(found: Mapping[str, str], bound: str) -> int | Offsets | None:
 def _numbers(name: str, text: str, what: str, least: int) -> Offsets:
     found: dict[str, dict[int, int]] = {}
     for topic, partitions in _json(name, text).items():
+        if topic == TOPIC_IDS and name == "startingOffsets":
+            continue
         if not isinstance(partitions, dict):
             raise OptionError(f"{name}: {topic} has no object of partitions, each with {what}")
         for number, value in partitions.items():

@@ -24,7 +24,7 @@ OLDEST_JAVA = 17
 
 
 #: Options that Spark must not show in plans and on its pages, beside what it hides by itself (passwords, secrets, tokens).
-HIDDEN_OPTIONS = "jaas|ssl.key"
+HIDDEN_OPTIONS = "jaas|ssl.key|auth.user.info"
 _REDACTION = "spark.sql.redaction.options.regex"
 #: Comparisons of partition, offset and timestamp reach the source where this is true; Spark's default is false.
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
@@ -80,7 +80,8 @@ def hide_secrets(spark: Any) -> None:
     except Exception as error:  # of the JVM, of Spark Connect or of a service: they share no class
         warnings.warn(
             f"this session does not let {_REDACTION} be set ({type(error).__name__}): its plans show "
-            "the options sasl.jaas.config and ssl.key.* as they are; have its administrator add them",
+            "the options sasl.jaas.config, ssl.key.* and schema.registry.basic.auth.user.info as they are; have its "
+            "administrator add them",
             stacklevel=3,
         )
 

@@ -8,6 +8,7 @@ arguments. So there are two readers of streams, and which one there is follows f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
@@ -38,6 +39,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ..clients.schemas.decoder import Pinned
 from .exceptions import OptionError
 from .options import Options, View, check_batch, check_stream, parse_options
 from .planning.batch_plan import Narrowed, plan_view
@@ -45,7 +47,9 @@ from .planning.splits import AnySplit
 from .planning.stream_plan import StreamOffset, StreamPlan, from_json, to_json
 from .reading.arrow import record_batch, wish_for
 from .reading.columns import Keeping
+from .reading.decoded import RECORD, RECORD_ERROR, Decoding, pinned_schema, with_records
 from .reading.split_reader import read
+from .spark_types import spark_type
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 #: That of Spark's Kafka source; with `includeHeaders` the last field too.
@@ -77,25 +81,38 @@ class TidelogDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._given = dict(options)
+        self._pinned: Pinned | None = None  # Spark hands the source on with it: driver and tasks agree
+
+    def _options(self) -> Options:
+        """Options with the schema that values are decoded by, which is looked up once. May ask a registry: blocks."""
+        if "provider" in self._given:  # what Spark adds for a table of its catalog
+            raise OptionError(
+                "tidelog can't be a table of Spark's catalog: Spark hands a source in Python none of a table's options when it "
+                "is read; CREATE TEMPORARY VIEW … USING tidelog OPTIONS (…) works"
+            )
+        options = parse_options(self._given, self.cores)
+        if options.decode is not None:
+            self._pinned = self._pinned or pinned_schema(options.decode)
+        return replace(options, pinned=self._pinned)
 
     @classmethod
     def name(cls) -> str:
         return "tidelog"
 
     def schema(self) -> StructType:
-        options = parse_options(self._given)
+        options = self._options()
         if options.columns:
             return chosen_columns(options)
         fields = SCHEMA.fields if options.include_headers else SCHEMA.fields[:-1]
-        return StructType(fields + (_CHANGES if options.view is View.CHANGELOG else []))
+        return StructType([*fields, *_more_columns(options)])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse_options(self._given, self.cores)
+        options = self._options()
         check_batch(options)
         return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # pyspark's name
-        options = parse_options(self._given, self.cores)
+        options = self._options()
         check_stream(options)
         return stream_reader(options, schema)
 
@@ -193,7 +210,16 @@ class BatchReader(DataSourceReader):
 
 def _columns_of(options: Options) -> list[StructField]:
     """All columns that the source has for these options."""
-    return [*SCHEMA.fields, *(_CHANGES if options.view is View.CHANGELOG else ())]
+    return [*SCHEMA.fields, *_more_columns(options)]
+
+
+def _more_columns(options: Options) -> list[StructField]:
+    """Columns that are there when they are asked for."""
+    found = list(_CHANGES) if options.view is View.CHANGELOG else []
+    if options.pinned is not None:
+        found.append(StructField(RECORD, spark_type(Decoding(options.pinned).shape)))
+        found.append(StructField(RECORD_ERROR, StringType()))
+    return found
 
 
 def chosen_columns(options: Options) -> StructType:
@@ -228,6 +254,18 @@ def batches(
     """A task's `pyarrow.RecordBatch`es; timestamps in ms, `end` left out. PipelineError."""
     if not isinstance(partition, SplitPartition):
         return  # Spark's way to say that there is nothing to read
+    if options.pinned is None or not {RECORD, RECORD_ERROR} & set(names):
+        yield from _batches(partition, options, names, least, end)
+        return
+    plain = [name for name in names if name not in (RECORD, RECORD_ERROR)]
+    reading = plain if "value" in plain else [*plain, "value"]
+    yield from with_records(_batches(partition, options, reading, least, end), names, options.pinned)
+
+
+def _batches(
+    partition: SplitPartition, options: Options, names: Sequence[str], least: int | None, end: int | None
+) -> Iterator[Any]:
+    """Without decoded columns."""
     split = partition.split
     if options.view is View.RECORDS:
         for columns in read(split, options, wish_for(names, least, end)):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from ..exceptions import DataLossError, OptionError
 from ..options import EARLIEST, LATEST, KeysStay, Offsets, Options, View
 from ..reading.columns import Keeping
-from .places import Bounds, OpenPlace, Place, Range, TopicPartition, chosen, open_place
-from .splits import AnySplit, SplitSize, cut
+from .places import Bounds, OpenPlace, Place, Range, TopicPartition, look, open_place
+from .splits import AnySplit, SplitSize, cut, of_topics
 
 #: One split for each partition.
 _WHOLE = SplitSize(fixed=1 << 62)
@@ -39,12 +39,12 @@ class Narrowed(NamedTuple):
 def plan_batch(options: Options, narrowed: Narrowed | None = None, place: OpenPlace | None = None) -> list[AnySplit]:
     """Splits of a batch read. PipelineError. Blocks."""
     with place or open_place(options) as there:
-        ranges = batch_ranges(options, there)
+        ranges, topic_ids = _ranges_and_ids(options, there)
         narrowed = narrowed or Narrowed()
         kept = [span for span in (narrowed.clip(span) for span in ranges) if span is not None]
         if options.view is not View.RECORDS:  # a key's records must meet in one task
-            return there.splits(kept, _WHOLE)
-        return plan_splits(options, there, _since(there, kept, narrowed.least_timestamp))
+            return of_topics(there.splits(kept, _WHOLE), topic_ids)
+        return of_topics(plan_splits(options, there, _since(there, kept, narrowed.least_timestamp)), topic_ids)
 
 
 def _since(place: Place, ranges: Sequence[Range], timestamp: int | None) -> list[Range]:
@@ -78,8 +78,12 @@ def plan_view(options: Options, narrowed: Narrowed | None = None) -> list[tuple[
 
 def batch_ranges(options: Options, place: Place) -> list[Range]:
     """The offsets of each partition: all at one moment."""
-    partitions = chosen(place, options)
-    bounds = place.bounds(partitions, read_committed=options.read_committed)
+    return _ranges_and_ids(options, place)[0]
+
+
+def _ranges_and_ids(options: Options, place: Place) -> tuple[list[Range], dict[str, str]]:
+    """The offsets of each partition, and whose they are: ids of topics as they were before anything else was asked."""
+    bounds, topic_ids = look(place, options)
     starts = starting_offsets(options, place, bounds, EARLIEST)
     ends = _offsets(options.ending, options.ending_timestamp, "ending", place, bounds, LATEST)
     ranges = []
@@ -90,14 +94,31 @@ def batch_ranges(options: Options, place: Place) -> list[Range]:
             if end > there.end:
                 raise DataLossError(_above(where, end, there))
         ranges.append(Range(where, max(first, there.start), min(end, there.end)))
-    return ranges
+    return ranges, topic_ids
 
 
 def starting_offsets(
     options: Options, place: Place, bounds: Mapping[TopicPartition, Bounds], otherwise: int
 ) -> dict[TopicPartition, int]:
     """Start offset of each partition. `otherwise`: EARLIEST or LATEST, the default."""
-    return _offsets(options.starting, options.starting_timestamp, "starting", place, bounds, otherwise, options)
+    found = _offsets(options.starting, options.starting_timestamp, "starting", place, bounds, otherwise, options)
+    if options.starting_ids and options.starting_timestamp is None:
+        now = place.topic_ids({where.topic for where in bounds} & set(options.starting_ids))
+        anew = made_anew(options, options.starting_ids, now)
+        found |= {where: there.start for where, there in bounds.items() if where.topic in anew}
+    return found
+
+
+def made_anew(options: Options, known: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    """Topics that have other ids now than are known of them; DataLossError for the first, unless nobody wants to know."""
+    found = {topic for topic, topic_id in known.items() if topic in now and now[topic] != topic_id}
+    if found and options.fail_on_data_loss:
+        topic = min(found)
+        raise DataLossError(
+            f"{topic}: deleted and made anew (it had the id {known[topic]}, and has {now[topic]}), with "
+            "the records that were to be read; set failOnDataLoss to false to read the new one from its beginning"
+        )
+    return found
 
 
 def check_start(place: Place, where: TopicPartition, offset: int, bounds: Bounds) -> None:

@@ -13,7 +13,7 @@ where a split begins inside a segment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -37,6 +37,9 @@ _TASKS_PER_CORE = 2
 class Split:
     """Offsets [first_offset, end_offset) of a partition, which begin in `segment` at or behind byte `position`; with
     LOOK_UP, in that segment or a later one, and its index says where.
+
+    Attributes:
+        topic_id: of the topic that was planned with; a topic of that name with another id has other records. Empty: not known.
     """
 
     topic: str
@@ -45,19 +48,26 @@ class Split:
     end_offset: int
     segment: SegmentFile
     position: int
+    topic_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSplit:
-    """Offsets [first_offset, end_offset) of a partition, fetched from its leader at that time."""
+    """Offsets [first_offset, end_offset) of a partition, fetched from its leader at that time. `topic_id` as in `Split`."""
 
     topic: str
     partition: int
     first_offset: int
     end_offset: int
+    topic_id: str = ""
 
 
 AnySplit = Split | FetchSplit
+
+
+def of_topics(splits: Sequence[AnySplit], topic_ids: Mapping[str, str]) -> list[AnySplit]:
+    """The splits with the ids of their topics, as far as they are known."""
+    return [replace(split, topic_id=topic_ids.get(split.topic, "")) for split in splits]
 
 
 def cut(split: AnySplit, most_offsets: int) -> list[AnySplit]:

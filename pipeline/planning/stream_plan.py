@@ -12,16 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..exceptions import DataLossError, OptionError
-from ..options import LATEST, Options
-from .batch_plan import check_start, plan_splits, starting_offsets
+from ..options import LATEST, TOPIC_IDS, Options
+from .batch_plan import check_start, made_anew, plan_splits, starting_offsets
 from .places import Bounds, Place, Range, TopicPartition, look, open_place
-from .splits import AnySplit
+from .splits import AnySplit, of_topics
 
 #: As JSON: topic → partition, in decimal → offset; and `TOPIC_IDS` → topic → its id.
 StreamOffset = dict[str, Any]
 Vector = dict[TopicPartition, int]
-#: No topic can have this name.
-TOPIC_IDS = "topic ids"
 
 
 class Position(NamedTuple):
@@ -137,20 +135,11 @@ class StreamPlan:
                 check_start(self._place, where, last, there)
             if min(last, there.end) > first:
                 ranges.append(Range(where, first, min(last, there.end)))
-        return plan_splits(self._options, self._place, ranges)
+        return of_topics(plan_splits(self._options, self._place, ranges), topic_ids)
 
     def _made_anew(self, position: Position, topic_ids: Mapping[str, str]) -> set[str]:
         """Topics that are others than the position's; DataLossError for the first, unless nobody wants to know."""
-        found = {
-            topic for topic, known in position.topic_ids.items() if topic in topic_ids and topic_ids[topic] != known
-        }
-        if found and self._options.fail_on_data_loss:
-            topic = min(found)
-            raise DataLossError(
-                f"{topic}: deleted and made anew (it had the id {position.topic_ids[topic]}, and has {topic_ids[topic]}), with "
-                "the records that were to be read; set failOnDataLoss to false to read the new one from its beginning"
-            )
-        return found
+        return made_anew(self._options, position.topic_ids, topic_ids)
 
     def _begin(self, start: Position, topic_ids: Mapping[str, str], bounds: Mapping[TopicPartition, Bounds]) -> Vector:
         """Position at which each existing partition goes on; loss of data is reported unless that is switched off."""

@@ -10,11 +10,13 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple
+from uuid import UUID
 
 from ...clients.kafka.connection import Connection
 from ...clients.kafka.protocol import Ticket
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.messages.metadata import MetadataResponse
 from ...protocol.primitives import INT32
 from ...protocol.records.exceptions import RecordError
 from ...protocol.records.memory_records import read_header
@@ -28,6 +30,7 @@ from ...protocol.records.record_batch import (
     OVERHEAD,
     RECORD_BATCH_OVERHEAD,
 )
+from ...storage.log.partition_metadata import encode_uuid
 from ..exceptions import BrokerError, BrokerUnreachableError, CorruptLogError, DataLossError
 from ..planning.brokers import Brokers
 from ..planning.places import TopicPartition
@@ -38,7 +41,7 @@ from ..wire.pool import pool
 from ..wire.settings import ClientSettings
 from .batch_decoder import AbortedAsFetched, BatchDecoder
 from .columns import EVERYTHING, Columns, Wish
-from .segment_reader import gone_in_mid_read
+from .segment_reader import gone_in_mid_read, made_anew
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +76,8 @@ def read_fetched(
         empty = 0
         while not decoder.is_done:
             data = fetcher.take(decoder.next_offset)
+            if made_anew(split, fetcher.topic_id, fail_on_data_loss=fail_on_data_loss):
+                break
             if data is None:  # out of range
                 decoder.next_offset = _start_after_loss(client, split, decoder.next_offset, fail_on_data_loss)
                 decoder.is_done = decoder.next_offset >= split.end_offset
@@ -108,6 +113,8 @@ def read_fetched(
             decoder.is_done = decoder.next_offset >= split.end_offset
             records.release()
         fetcher.close()
+        # Fetches name a topic by its name alone: as long as it is that one in the end, it was all the time.
+        made_anew(split, fetcher.topic_id_now(), fail_on_data_loss=fail_on_data_loss)
     if (last := decoder.take()) is not None:
         yield last
     if decoder.skipped:
@@ -182,7 +189,11 @@ def _too_short(split: FetchSplit, offset: int, end: int, fail_on_data_loss: bool
 
 
 class _Fetcher:
-    """Fetches one request ahead."""
+    """Fetches one request ahead.
+
+    Attributes:
+        topic_id: of the topic when its leader was last looked up; empty if the broker tells none.
+    """
 
     def __init__(self, client: KafkaClient, split: FetchSplit, *, read_committed: bool) -> None:
         self._client = client
@@ -192,6 +203,7 @@ class _Fetcher:
         self._node: int | None = None
         self._buffer = bytearray(0)
         self._bytes = 0
+        self.topic_id = ""
 
     def ask(self, offset: int, size: int) -> None:
         """Sends a fetch; a failure shows when its answer is taken. `size`: bytes of the answer before."""
@@ -255,11 +267,22 @@ class _Fetcher:
         left = self._bytes * (self._split.end_offset - offset) // done
         return min(most, max(left + left // 4, _SMALLEST_FETCH))
 
+    def topic_id_now(self) -> str:
+        """Look the topic's id up. Empty without asking when nobody knows which one it should be."""
+        if self._split.topic_id:
+            self._client.retry(self._metadata)
+        return self.topic_id
+
+    def _metadata(self) -> MetadataResponse:
+        answer = self._client.metadata([self._split.topic])
+        for topic in answer.topics:
+            check(topic.error_code, f"topic {self._split.topic}")
+            self.topic_id = encode_uuid(UUID(bytes=topic.topic_id)) if any(topic.topic_id) else ""
+        return answer
+
     def _leader(self) -> Connection:
         if self._node is None:
-            answer = self._client.metadata([self._split.topic])
-            for topic in answer.topics:
-                check(topic.error_code, f"topic {self._split.topic}")
+            answer = self._metadata()
             leader = leaders(answer).get((self._split.topic, self._split.partition))
             if leader is None or leader.node_id < 0:
                 check(ErrorCode.LEADER_NOT_AVAILABLE, f"{self._split.topic}-{self._split.partition}")

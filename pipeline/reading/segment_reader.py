@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...protocol.records.exceptions import RecordError
+from ...storage.exceptions import StorageError
 from ...storage.index.transaction_index import AbortedTxn, TransactionIndex
 from ...storage.io.filesystem import RealFileSystem
+from ...storage.log.partition_metadata import encode_uuid, read_partition_metadata
 from ...storage.segment.batch_walk import Stretch, walk
 from ...storage.segment.names import TRANSACTION_INDEX_SUFFIX, file_name
 from ..exceptions import CorruptLogError, DataLossError
@@ -58,6 +60,9 @@ def read_split(
         file = _open(segment)
         if file is not None:
             try:
+                # Behind the open: as long as the directory is that topic's, so was the file.
+                if made_anew(split, _topic_id(segment.directory), fail_on_data_loss=fail_on_data_loss):
+                    break
                 start = start_position(file, segment, decoder.next_offset) if position is None else position
                 yield from _read_segment(file, segment, start, decoder, buffer, skip_corrupt=skip_corrupt)
             finally:
@@ -73,6 +78,28 @@ def read_split(
             "%s-%d: left out %d damaged batches between offsets %d and %d",
             split.topic, split.partition, decoder.skipped, split.first_offset, split.end_offset,
         )  # fmt: skip
+
+
+def _topic_id(directory: str) -> str:
+    """Id of the topic that the directory is of now; empty if that is not known, or the directory is on its way out."""
+    try:
+        metadata = read_partition_metadata(RealFileSystem(), directory)
+    except StorageError:
+        return ""
+    return "" if metadata is None else encode_uuid(metadata.topic_id)
+
+
+def made_anew(split: AnySplit, topic_id: str, *, fail_on_data_loss: bool) -> bool:
+    """True if a topic of that id is another one than was planned with, and nobody minds. DataLossError."""
+    if not topic_id or not split.topic_id or topic_id == split.topic_id:
+        return False
+    if fail_on_data_loss:
+        raise DataLossError(
+            f"{split.topic}-{split.partition}: the topic was deleted and made anew (it had the id {split.topic_id}, and has "
+            f"{topic_id}) before offsets {split.first_offset} to {split.end_offset - 1} were read; set failOnDataLoss to false "
+            "to go on without them"
+        )
+    return True
 
 
 def _open(segment: SegmentFile) -> File | None:

@@ -17,6 +17,7 @@ PROGRAM = Path(__file__).resolve().parents[1] / "support" / "connect_session.py"
 def test_a_session_of_spark_connect_reads_writes_streams_and_runs_jobs(tmp_path: Path) -> None:
     assert importlib.util.find_spec("grpc_status"), "PySpark's extra `connect` is missing: make .venv/.spark"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    environment["PYTHONPATH"] = str(PROGRAM.parents[1])
     done = subprocess.run(
         [sys.executable, PROGRAM, tmp_path], capture_output=True, text=True, check=False, env=environment
     )
@@ -34,4 +35,5 @@ def test_a_session_of_spark_connect_reads_writes_streams_and_runs_jobs(tmp_path:
         "replayed": RECORDS,
         "profiled": RECORDS,
         "written": KEYS,
+        "audited": {"lost": 1, "examples": {"lost": ["t-0 at 1"]}, "before": 3},
     }

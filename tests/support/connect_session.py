@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from support.segment_dirs import write_checkpoint, write_log
 from tidelog.pipeline import latest, register
 from tidelog.pipeline.jobs.archive import archive, read_archive
+from tidelog.pipeline.jobs.audit import audit
 from tidelog.pipeline.jobs.latest import latest as write_latest
 from tidelog.pipeline.jobs.profile import profile
 from tidelog.pipeline.jobs.replay import replay
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
 from tidelog.testing import Broker
 
 RECORDS, KEYS = 60, 7
@@ -78,7 +82,19 @@ def steps(spark: Any, broker: Broker, folder: Path) -> dict[str, Any]:
         "replayed": replay(spark, archived, {**servers, "topic": "again"})["rows"],
         "profiled": profile(spark, orders)["records"],
         "written": write_latest(spark, orders, table)["keys"],
+        "audited": audited(spark, folder),
     }
+
+
+def audited(spark: Any, folder: Path) -> dict[str, Any]:
+    """What an audit finds where compaction has taken the newest record of a key."""
+    records = [Record(offset, 1_700_000_000_000, key, b"v") for offset, key in enumerate((b"a", b"b", b"a"))]
+    for name, kept in (("before", records), ("after", [records[0], records[2]])):
+        batches = [build_batch([one], base_offset=one.offset) for one in kept]
+        write_log(folder / name / "t-0", [batches])
+        write_checkpoint(folder / name / "replication-offset-checkpoint", {("t", 0): len(records)})
+    report = audit(spark, str(folder / "before"), str(folder / "after"), "t")
+    return {"lost": report["found"]["lost"], "examples": report["examples"], "before": report["records_before"]}
 
 
 if __name__ == "__main__":

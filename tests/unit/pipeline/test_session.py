@@ -90,10 +90,10 @@ def test_what_spark_hides_is_widened_once() -> None:
     spark = SimpleNamespace(conf=SimpleNamespace(get=kept.get, set=kept.__setitem__))
     for _ in range(2):
         hide_secrets(spark)
-        assert kept == {"spark.sql.redaction.options.regex": "(?i)url|(?i)jaas|ssl.key"}
+        assert kept == {"spark.sql.redaction.options.regex": "(?i)url|(?i)jaas|ssl.key|auth.user.info"}
     kept.clear()
     hide_secrets(spark)
-    assert kept == {"spark.sql.redaction.options.regex": "(?i)jaas|ssl.key"}
+    assert kept == {"spark.sql.redaction.options.regex": "(?i)jaas|ssl.key|auth.user.info"}
 
 
 SPARKS_OWN = {"spark.sql.redaction.options.regex": "(?i)url"}
@@ -124,7 +124,7 @@ def test_what_spark_hides_by_itself_stays_hidden() -> None:
     spark = SimpleNamespace(conf=Conf())
     for _ in range(2):
         hide_secrets(spark)
-        assert spark.conf.settings == {"spark.sql.redaction.options.regex": "(?i)url|(?i)jaas|ssl.key"}
+        assert spark.conf.settings == {"spark.sql.redaction.options.regex": "(?i)url|(?i)jaas|ssl.key|auth.user.info"}
 
 
 def test_a_session_of_spark_connect_is_registered_by_its_settings_and_its_source_alone() -> None:

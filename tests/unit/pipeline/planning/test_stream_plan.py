@@ -17,7 +17,9 @@ from tidelog.pipeline.planning.places import TopicPartition
 from tidelog.pipeline.planning.stream_plan import Position, StreamPlan, Vector, from_json, share, to_json
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.log.partition_metadata import encode_uuid
 
+OLD, NEW = uuid5(NAMESPACE_DNS, "old"), uuid5(NAMESPACE_DNS, "new")
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
@@ -247,3 +249,19 @@ def test_shares_are_exact_and_leave_nobody_out(sizes: list[int], data: st.DataOb
     assert all(0 <= found[one] <= size for one, size in wanted.items())
     if most >= sum(size > 0 for size in sizes):
         assert all(found[one] > 0 for one, size in wanted.items() if size)
+
+
+def test_a_query_that_starts_with_another_ones_offset_knows_a_topic_that_was_made_anew() -> None:
+    """`startingOffsets` may be what a progress or a checkpoint says, with the topics' ids."""
+    said = f'{{"t": {{"0": 2}}, "topic ids": {{"t": "{encode_uuid(OLD)}"}}}}'
+    world = World({T0: log(9)}, startingOffsets=said)
+    world.kafka.topic_ids["t"] = OLD
+    assert world.initial() == {T0: 2}
+    world.kafka.topic_ids["t"] = NEW
+    with pytest.raises(DataLossError, match="t: deleted and made anew"):
+        world.initial()
+    careless = World({T0: log(9)}, startingOffsets=said, failOnDataLoss="false")
+    careless.kafka.topic_ids["t"] = NEW
+    assert careless.initial() == {T0: 0}
+    del careless.kafka.topic_ids["t"]  # a broker that knows no ids
+    assert careless.initial() == {T0: 2}

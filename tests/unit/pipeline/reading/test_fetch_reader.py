@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
 from support.columns import rows_of
 from support.fake_kafka import ADDRESS, FakeKafka, FakeLog
-from tidelog.pipeline.exceptions import BrokerError, CorruptLogError, DataLossError
+from tidelog.pipeline.exceptions import BrokerError, BrokerUnreachableError, CorruptLogError, DataLossError
 from tidelog.pipeline.planning.splits import FetchSplit
 from tidelog.pipeline.reading.fetch_reader import read_fetched
 from tidelog.pipeline.wire.settings import ClientSettings
@@ -16,6 +17,7 @@ from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidelog.protocol.messages.metadata import MetadataRequest
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.log.partition_metadata import encode_uuid
 
 
 def batch(offset: int, **arguments: Any) -> bytes:
@@ -78,6 +80,29 @@ def test_a_broken_connection_and_a_leader_that_moved_leave_no_trace() -> None:
     assert not failures
 
 
+@pytest.mark.parametrize("code", [6, 74, 75])
+def test_a_leader_of_another_epoch_is_looked_for(code: int) -> None:
+    kafka = FakeKafka({("t", 0): FakeLog(BATCHES)})
+    failures: list[Any] = [..., ..., error(code), error(code)]
+    kafka.fail = lambda request: failures.pop(0) if isinstance(request, FetchRequest) and failures else ...
+    assert offsets(kafka) == list(range(40))
+
+
+def test_a_broker_that_is_gone_for_good_is_told_in_one_sentence() -> None:
+    kafka = FakeKafka({("t", 0): FakeLog(BATCHES)})
+
+    def leave(request: Any) -> Any:
+        if isinstance(request, FetchRequest) and request.topics[0].partitions[0].fetch_offset >= 10:
+            kafka.brokers.handlers.clear()
+            return None
+        return ...
+
+    kafka.fail = leave
+    with pytest.raises(BrokerUnreachableError, match=r"^fake:9092: no connection \(Connection refused\)$"):
+        offsets(kafka)
+    assert kafka.pauses >= 2, "it was tried again, for as long as default.api.timeout.ms says"
+
+
 def error(code: int) -> FetchResponse:
     from tidelog.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 
@@ -119,6 +144,40 @@ def test_what_retention_takes_in_mid_read_is_told() -> None:
         offsets(kafka)
     log.start, log.batches = 0, BATCHES
     assert offsets(kafka, fail_on_data_loss=False) == [*range(5), *range(12, 40)]
+
+
+OLD, NEW = uuid5(NAMESPACE_DNS, "old"), uuid5(NAMESPACE_DNS, "new")
+
+
+@pytest.mark.parametrize("at", [0, 20, 35])
+def test_a_topic_that_is_made_anew_between_plan_and_read_or_in_mid_read_is_told(at: int) -> None:
+    """With other records at the same offsets. Fetches know names alone, and no broker says anything."""
+    split = FetchSplit("t", 0, 0, 40, encode_uuid(OLD))
+    for careful in (True, False):
+        kafka = FakeKafka({("t", 0): FakeLog(BATCHES)})
+        kafka.topic_ids["t"] = OLD
+
+        def change(request: Any, kafka: FakeKafka = kafka) -> Any:
+            if isinstance(request, FetchRequest) and request.topics[0].partitions[0].fetch_offset >= at:
+                kafka.topic_ids["t"] = NEW
+            return ...
+
+        if at:
+            kafka.fail = change
+        else:
+            kafka.topic_ids["t"] = NEW
+        reading = read_fetched(split, SMALL, connect=kafka.client, fail_on_data_loss=careful)
+        if careful:
+            with pytest.raises(
+                DataLossError, match=r"t-0: the topic was deleted and made anew .* before offsets 0 to 39 were read"
+            ):
+                list(reading)
+        elif not at:
+            assert list(reading) == []
+        else:
+            list(reading)
+    kafka = FakeKafka({("t", 0): FakeLog(BATCHES)})  # a broker that tells no ids
+    assert sum(columns.rows for columns in read_fetched(split, SMALL, connect=kafka.client)) == 40
 
 
 def test_a_log_that_has_become_shorter_is_told() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
+from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
 from support.columns import rows_of
 from support.segment_dirs import write_log, write_segment
 from tidelog.pipeline.exceptions import CorruptLogError, DataLossError
-from tidelog.pipeline.planning.splits import Split, plan
+from tidelog.pipeline.planning.splits import LOOK_UP, Split, plan
 from tidelog.pipeline.reading.segment_files import list_segments
 from tidelog.pipeline.reading.segment_reader import read_split
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.log.partition_metadata import encode_uuid
 
 
 def batch(offset: int, **arguments: int) -> bytes:
@@ -85,6 +89,26 @@ def test_what_retention_took_in_mid_read_is_told(directory: Path) -> None:
     with pytest.raises(DataLossError, match="t-0: offsets 0 to 29 are gone"):
         list(reading)
     assert offsets(splits[0], fail_on_data_loss=False) == list(range(30, 40))
+
+
+def test_a_topic_that_is_made_anew_between_plan_and_read_is_told(directory: Path, tmp_path: Path) -> None:
+    """In the directory of that name, with other records at the same offsets; in the first file and in later ones."""
+    old, new = uuid5(NAMESPACE_DNS, "old"), uuid5(NAMESPACE_DNS, "new")
+    (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {encode_uuid(old)}\n")
+    (split,) = (replace(one, topic_id=encode_uuid(old)) for one in splits_of(directory, 1 << 20))
+    assert offsets(split) == list(range(40))
+    reading = read_split(replace(split, end_offset=20))
+    os.replace(directory, tmp_path / "t-0.deleted")
+    write_log(directory, [BATCHES[:15], BATCHES[15:]])
+    (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {encode_uuid(new)}\n")
+    for each in (reading, read_split(replace(split, position=LOOK_UP))):
+        with pytest.raises(
+            DataLossError, match=r"t-0: the topic was deleted and made anew .* before offsets 0 to \d+ were read"
+        ):
+            list(each)
+    assert offsets(split, fail_on_data_loss=False) == []
+    (directory / "partition.metadata").unlink()  # written by a Kafka that knows no ids
+    assert offsets(split) == list(range(40))
 
 
 def test_an_open_file_stays_readable(directory: Path) -> None:
