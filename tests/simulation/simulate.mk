@@ -4,3 +4,9 @@
 
 simulate: $(VENV)/.dev    ## the daemon under schedules, crashes and lost connections, from numbers (SEED=7, or until stopped)
 	@cd tests && ../$(BIN)/python -m simulation.run $(if $(SEED),--seed $(SEED),--first $(or $(FIRST),1) $(if $(COUNT),--count $(COUNT)))
+
+# Planted defects: names' beginnings in DEFECTS, seconds for each in SECONDS; goes on where the last hunt was stopped.
+.PHONY: simulate-planted
+
+simulate-planted: $(VENV)/.dev    ## looks for defects of order that are put into the daemon on purpose; writes docs/reports/planted.md
+	@cd tests && ../$(BIN)/python -m simulation.hunt $(DEFECTS) $(if $(SECONDS),--seconds $(SECONDS))
