@@ -39,6 +39,8 @@ class Stores(NamedTuple):
     to_write: Callable[[], ObjectStore]
     to_read: Callable[[], ObjectStore]
     """For drills, which have a rate of their own."""
+    name: str = ""
+    """The store's URL without secrets, for messages."""
     counts: Callable[[], Mapping[str, Count]] = dict
     """Requests to the stores that these opened."""
 
@@ -86,7 +88,7 @@ class BackupService:
         self._made_ms = time.milliseconds()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._state, self._reason, self._name = STARTING, "", ""
+        self._state, self._reason, self._name = STARTING, "", stores.name
         self._failure: type[Exception] | None = None
         self._writer: CutWriter | None = None
         self._progress = Progress()

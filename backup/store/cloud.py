@@ -39,6 +39,7 @@ _CREDENTIAL_CODES = (
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
     "AuthorizationHeaderMalformed",
+    "XAdminUserNotFound",  # versitygw, of a key that nobody has
 )
 
 

@@ -78,7 +78,7 @@ def make_backup(
         return Limited(opened, rate, time) if rate else opened
 
     return BackupService(
-        Stores(store, counted, tally.counts),
+        Stores(store, counted, config.backup_url.rstrip("/"), tally.counts),
         take,
         Identity(logs.cluster_id, logs.node_id),
         time,
