@@ -254,8 +254,8 @@ MUTATIONS = [
     Mutation(
         "log/flush-active-of-one",
         "storage/log/local_log.py",
-        "                    if segment.base_offset < target:",
-        "                    if segment.base_offset + 1 < target:",
+        "(*pending, active) if segment.base_offset < target])",
+        "(*pending, active) if segment.base_offset + 1 < target])",
         "A flush does not sync an active segment of one record.",
         (f"{UNIFIED_LOG}::test_the_names_of_a_new_log_and_segment_are_durable_after_the_flush",),
     ),

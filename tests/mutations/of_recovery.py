@@ -101,9 +101,8 @@ MUTATIONS = [
     Mutation(
         "recovery/epochs-before-records",
         "storage/log/local_log.py",
-        "                for segment in (*pending, active):\n                    if segment.base_offset < target:",
-        "                self.hooks.flush()\n"
-        "                for segment in (*pending, active):\n                    if segment.base_offset < target:",
+        "                self._flush_segments([",
+        "                self.hooks.flush()\n                self._flush_segments([",
         "An epoch is on disk before its first record, which may never get there.",
         (f"{LOG_LOADER}::test_no_epoch_is_on_disk_whose_records_are_not",),
     ),
