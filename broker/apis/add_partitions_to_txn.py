@@ -25,6 +25,7 @@ from ...protocol.messages.add_partitions_to_txn import (
 from ..groups.store.offsets import TopicPartition
 from ..requests.access import requires_each, requires_request
 from ..requests.registry import api
+from ..runtime.cooperative import Turns
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 from ..transactions.states import VERSION_2, Producer
@@ -68,7 +69,10 @@ async def add_partitions_to_txn(
     if not context.allows(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     results = []
+    turns = Turns(context)
     for transaction in request.transactions:
+        if turns.spent(1 + len(transaction.topics)):
+            await turns.next()
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
         if transaction.verify_only:
             codes = _verify(services, transaction.transactional_id, producer, transaction.topics)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     (0, 1),
     AddRaftVoterRequest,
     requires=(requires_cluster(AclOperation.ALTER),),
+    many_names=True,
 )
 def add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
     code, message = voters_refusal(request.cluster_id, context)

@@ -23,10 +23,11 @@ from ...protocol.messages.alter_configs import (
 from ..metadata.topics import check_name
 from ..requests.access import requires_each
 from ..requests.registry import api
+from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 from .describe_configs import check_allowed
-from .incremental_alter_configs import RESOURCES, alter_broker, alter_resource, check_configs, check_resource
+from .incremental_alter_configs import AT_ONCE, RESOURCES, alter_broker, alter_resource, check_configs, check_resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,16 +50,19 @@ if TYPE_CHECKING:
 )
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    return AlterConfigsResponse(
-        responses=await asyncio.gather(
+    answers: list[AlterConfigsResourceResponse] = []
+    for some in batches(request.resources, AT_ONCE):
+        if answers:
+            await context.next_turn()
+        answers += await asyncio.gather(
             *(
                 _replace(
                     resource, context, request.validate_only, times[resource.resource_type, resource.resource_name]
                 )
-                for resource in request.resources
+                for resource in some
             )
         )
-    )
+    return AlterConfigsResponse(responses=answers)
 
 
 async def _replace(

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         requires_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is subscribed to by name"),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that its expression matches"),
     ),
+    many_names=True,
+    is_slow_change=True,
 )
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext

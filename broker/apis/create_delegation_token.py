@@ -29,7 +29,7 @@ def token_refusal(context: RequestContext) -> ErrorCode:
     return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
-@api(ApiKey.CREATE_DELEGATION_TOKEN, (0, 3), CreateDelegationTokenRequest, requires=())
+@api(ApiKey.CREATE_DELEGATION_TOKEN, (0, 3), CreateDelegationTokenRequest, requires=(), many_names=True)
 def create_delegation_token(
     request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:

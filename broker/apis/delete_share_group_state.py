@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     (0, 0),
     DeleteShareGroupStateRequest,
     requires=(requires_cluster(AclOperation.CLUSTER_ACTION),),
+    many_names=True,
+    is_slow_change=True,
 )
 async def delete_share_group_state(
     request: DeleteShareGroupStateRequest, context: RequestContext
 ) -> DeleteShareGroupStateResponse:
     coordinator = context.services.share.get().coordinator
     return DeleteShareGroupStateResponse(
-        results=await topic_results(request, coordinator, DeleteStateResult, PartitionResult, _outcome)
+        results=await topic_results(request, context, coordinator, DeleteStateResult, PartitionResult, _outcome)
     )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..requests.context import RequestContext
 
 
-@api(ApiKey.DESCRIBE_DELEGATION_TOKEN, (0, 3), DescribeDelegationTokenRequest, requires=())
+@api(ApiKey.DESCRIBE_DELEGATION_TOKEN, (0, 3), DescribeDelegationTokenRequest, requires=(), many_names=True)
 def describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:

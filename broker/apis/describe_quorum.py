@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -24,6 +25,7 @@ from ...protocol.messages.describe_quorum import (
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC
 from ..requests.access import requires_cluster
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
@@ -37,27 +39,14 @@ _PARTITION = 0
     (0, 2),
     DescribeQuorumRequest,
     requires=(requires_cluster(AclOperation.DESCRIBE),),
+    many_names=True,
 )
-def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    asked = [
-        (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
-    ]
-    if asked != [(CLUSTER_METADATA_TOPIC, _PARTITION)]:
-        return DescribeQuorumResponse(
-            topics=[
-                TopicResult(
-                    topic_name=topic.topic_name,
-                    partitions=[
-                        PartitionResult(
-                            partition_index=partition.partition_index,
-                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        )
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+def describe_quorum(
+    request: DescribeQuorumRequest, context: RequestContext
+) -> DescribeQuorumResponse | ChunkedResult[DescribeQuorumResponse]:
+    partitions = ((topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions)
+    if list(islice(partitions, 2)) != [(CLUSTER_METADATA_TOPIC, _PARTITION)]:
+        return run_in_chunks(_unknown(request), context)
     logs = context.services.logs
     end, now = context.services.metadata.changes, context.services.time.milliseconds()
     voter = ReplicaState(
@@ -73,3 +62,17 @@ def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> 
         host, port = context.local_address
         response.nodes = [Node(node_id=logs.node_id, listeners=[Listener(name=context.listener, host=host, port=port)])]
     return response
+
+
+def _unknown(request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
+    """The answer to who asks for anything else than the one partition."""
+    topics = []
+    for topic in request.topics:
+        yield 1
+        rows = []
+        for part in topic.partitions:
+            yield 1
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            rows.append(PartitionResult(partition_index=part.partition_index, error_code=code))
+        topics.append(TopicResult(topic_name=topic.topic_name, partitions=rows))
+    return DescribeQuorumResponse(topics=topics)

@@ -22,6 +22,7 @@ from ...protocol.messages.describe_share_group_offsets import (
 from ..requests.access import requires_each, shows
 from ..requests.context import EVERY_NAME
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 from .share_group_heartbeat import check_enabled
 
@@ -38,11 +39,22 @@ if TYPE_CHECKING:
         requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
     ),
+    many_names=True,
 )
 def describe_share_group_offsets(
     request: DescribeShareGroupOffsetsRequest, context: RequestContext
-) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(groups=[_describe(group, context) for group in request.groups])
+) -> DescribeShareGroupOffsetsResponse | ChunkedResult[DescribeShareGroupOffsetsResponse]:
+    return run_in_chunks(_steps(request, context), context)
+
+
+def _steps(
+    request: DescribeShareGroupOffsetsRequest, context: RequestContext
+) -> Steps[DescribeShareGroupOffsetsResponse]:
+    groups = []
+    for group in request.groups:
+        groups.append(described := _describe(group, context))
+        yield 1 + sum(1 + len(topic.partitions) for topic in described.topics)
+    return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 def _describe(group: RequestGroup, context: RequestContext) -> ResponseGroup:

@@ -15,6 +15,7 @@ from ...protocol.messages.describe_user_scram_credentials import (
 )
 from ..requests.access import requires_cluster
 from ..requests.registry import api
+from ..runtime.cooperative import SLICE_UNITS, ChunkedResult, Steps, batches, run_in_chunks
 from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
@@ -31,12 +32,25 @@ if TYPE_CHECKING:
 )
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
-) -> DescribeUserScramCredentialsResponse:
+) -> DescribeUserScramCredentialsResponse | ChunkedResult[DescribeUserScramCredentialsResponse]:
+    return run_in_chunks(_steps(request, context), context)
+
+
+def _steps(
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> Steps[DescribeUserScramCredentialsResponse]:
     users = context.services.users.get()
-    times = Counter(user.name for user in request.users or ())
+    times: Counter[str] = Counter()
+    for some in batches((user.name for user in request.users or ()), SLICE_UNITS):
+        yield SLICE_UNITS // 10
+        times.update(some)
     if not times:
         times = Counter(users.names())
-    return DescribeUserScramCredentialsResponse(results=[_result(name, times[name], users) for name in times])
+    results = []
+    for name, count in times.items():
+        yield 1
+        results.append(_result(name, count, users))
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _result(name: str, times: int, users: Users) -> DescribeUserScramCredentialsResult:

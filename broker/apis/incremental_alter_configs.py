@@ -34,6 +34,7 @@ from ..metadata.topics import check_name
 from ..requests.access import requires_each
 from ..requests.registry import api
 from ..runtime import logging as logger_levels
+from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 from .describe_configs import check_allowed
@@ -58,6 +59,10 @@ class NamedConfig(Protocol):
     value: str | None
 
 
+AT_ONCE = 100
+"""Resources that are changed together, between two turns of others: they share commits."""
+
+
 @api(
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     (0, 1),
@@ -74,14 +79,17 @@ async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    return IncrementalAlterConfigsResponse(
-        responses=await asyncio.gather(
+    answers: list[AlterConfigsResourceResponse] = []
+    for some in batches(request.resources, AT_ONCE):
+        if answers:
+            await context.next_turn()
+        answers += await asyncio.gather(
             *(
                 _alter(resource, context, request.validate_only, times[resource.resource_type, resource.resource_name])
-                for resource in request.resources
+                for resource in some
             )
         )
-    )
+    return IncrementalAlterConfigsResponse(responses=answers)
 
 
 async def _alter(

@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     (0, 0),
     InitializeShareGroupStateRequest,
     requires=(requires_cluster(AclOperation.CLUSTER_ACTION),),
+    many_names=True,
+    is_slow_change=True,
 )
 async def initialize_share_group_state(
     request: InitializeShareGroupStateRequest, context: RequestContext
 ) -> InitializeShareGroupStateResponse:
     coordinator = context.services.share.get().coordinator
     return InitializeShareGroupStateResponse(
-        results=await topic_results(request, coordinator, InitializeStateResult, PartitionResult, _outcome)
+        results=await topic_results(request, context, coordinator, InitializeStateResult, PartitionResult, _outcome)
     )
 
 

@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     (0, 0),
     ReadShareGroupStateRequest,
     requires=(requires_cluster(AclOperation.CLUSTER_ACTION),),
+    many_names=True,
 )
 async def read_share_group_state(
     request: ReadShareGroupStateRequest, context: RequestContext
 ) -> ReadShareGroupStateResponse:
     coordinator = context.services.share.get().coordinator
     return ReadShareGroupStateResponse(
-        results=await topic_results(request, coordinator, ReadStateResult, PartitionResult, _outcome)
+        results=await topic_results(request, context, coordinator, ReadStateResult, PartitionResult, _outcome)
     )
 
 

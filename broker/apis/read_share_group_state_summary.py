@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     (0, 1),
     ReadShareGroupStateSummaryRequest,
     requires=(requires_cluster(AclOperation.CLUSTER_ACTION),),
+    many_names=True,
 )
 async def read_share_group_state_summary(
     request: ReadShareGroupStateSummaryRequest, context: RequestContext
 ) -> ReadShareGroupStateSummaryResponse:
     coordinator = context.services.share.get().coordinator
     return ReadShareGroupStateSummaryResponse(
-        results=await topic_results(request, coordinator, ReadStateSummaryResult, PartitionResult, _outcome)
+        results=await topic_results(request, context, coordinator, ReadStateSummaryResult, PartitionResult, _outcome)
     )
 
 

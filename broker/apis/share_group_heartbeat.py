@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
         requires_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is subscribed to"),
     ),
+    many_names=True,
+    is_slow_change=True,
 )
 async def share_group_heartbeat(
     request: ShareGroupHeartbeatRequest, context: RequestContext

@@ -49,6 +49,8 @@ _SHOWN_ERRORS = 3
         suffices(AclOperation.CREATE, ResourceType.CLUSTER, "where topics are to be made"),
         shows(AclOperation.CREATE, ResourceType.TOPIC, "each that is to be made, or the status says so"),
     ),
+    many_names=True,
+    is_slow_change=True,
 )
 def streams_group_heartbeat(
     request: StreamsGroupHeartbeatRequest, context: RequestContext

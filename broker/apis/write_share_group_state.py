@@ -36,13 +36,15 @@ if TYPE_CHECKING:
     (0, 1),
     WriteShareGroupStateRequest,
     requires=(requires_cluster(AclOperation.CLUSTER_ACTION),),
+    many_names=True,
+    is_slow_change=True,
 )
 async def write_share_group_state(
     request: WriteShareGroupStateRequest, context: RequestContext
 ) -> WriteShareGroupStateResponse:
     coordinator = context.services.share.get().coordinator
     return WriteShareGroupStateResponse(
-        results=await topic_results(request, coordinator, WriteStateResult, PartitionResult, _outcome)
+        results=await topic_results(request, context, coordinator, WriteStateResult, PartitionResult, _outcome)
     )
 
 

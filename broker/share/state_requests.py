@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..runtime.cooperative import TakesTurns, Turns
 from ..runtime.error_codes import error_code
 from .records import SharePartitionKey
 
@@ -16,6 +17,7 @@ TopicT = TypeVar("TopicT")
 
 async def topic_results(
     request: Any,
+    context: TakesTurns,
     coordinator: ShareCoordinator,
     topic_type: Callable[..., TopicT],
     partition_type: Callable[..., Any],
@@ -33,13 +35,15 @@ async def topic_results(
             code, message = error_code(error)
             return partition_type(partition=part.partition, error_code=code, error_message=message)
 
-    return [
-        topic_type(
-            topic_id=topic.topic_id,
-            partitions=[
-                await result(SharePartitionKey(request.group_id, topic.topic_id, part.partition), part)
-                for part in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
+    results = []
+    turns = Turns(context)
+    for topic in request.topics:
+        if turns.spent():
+            await turns.next()
+        rows = []
+        for part in topic.partitions:
+            if turns.spent():
+                await turns.next()
+            rows.append(await result(SharePartitionKey(request.group_id, topic.topic_id, part.partition), part))
+        results.append(topic_type(topic_id=topic.topic_id, partitions=rows))
+    return results
