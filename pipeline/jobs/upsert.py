@@ -1,10 +1,10 @@
 """`upsert`: a topic's newest rows into a Delta or Iceberg table by MERGE, a run at a time.
 
-A run that comes again changes nothing. The table has the columns key, value, timestamp, partition, offset. A row of the
-topic replaces the table's row of its key when its offset is higher, or its partition another one; a tombstone deletes it. The
-offsets that the table was brought to are a property of it, written after the MERGE: a run that died in between is repeated, with
-what came since, and leaves the same table. One run at a time; keys stay in their partition. The jars and catalogs are the
-session's: see docs/PIPELINE.md.
+A run that comes again changes nothing. The table has the columns key, value, timestamp, partition, offset; with `decode` also
+record and recordError, which grow with the schema (`evolution.py`). A row of the topic replaces the table's row of its key when
+its offset is higher, or its partition another one; a tombstone deletes it. The offsets that the table was brought to are a
+property of it, written after the MERGE: a run that died in between is repeated, with what came since, and leaves the same table.
+One run at a time; keys stay in their partition. The jars and catalogs are the session's: see docs/PIPELINE.md.
 
 `merge` is one batch of it, for a stream's `foreachBatch`: there the checkpoint has the offsets, and a batch that Spark sends
 again changes nothing.
@@ -18,8 +18,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from .common import JobError, Progress, Stopwatch, bounds_of, load, no_progress, offsets_json, only_topic, watched
+from .evolution import conformed, missing
 
 _ENDS = "tidelog.ends"
+#: Columns of the source with `decode`.
+DECODED = ("record", "recordError")
 COLUMNS = "key binary, value binary, timestamp timestamp, `partition` int, `offset` bigint"
 
 
@@ -64,25 +67,42 @@ def make_table(spark: Any, table: str, form: str = "delta") -> None:
 
 
 def merge(rows: Any, table: str) -> None:
-    """The newest row of each key among the source's `rows` into the table. Driver, or a stream's `foreachBatch`."""
+    """The newest row of each key among the source's `rows` into the table. Driver, or a stream's `foreachBatch`.
+
+    Decoded columns that the table lacks are added to it, before any row is written; a field that the rows have no more is null in
+    theirs. JobError: a column of the table has another type.
+    """
     from pyspark.sql import functions as f
 
+    spark = rows.sparkSession
+    decoded = rows.select([name for name in DECODED if name in rows.columns]).schema.jsonValue()
+    for column in missing(spark.table(table).schema.jsonValue(), decoded):
+        spark.sql(f"alter table {table} add columns ({column.path} {column.kind})")
+    own = {field["name"]: field["type"] for field in decoded["fields"]}
+    kept = [
+        (one["name"], one["type"]) for one in spark.table(table).schema.jsonValue()["fields"] if one["name"] in DECODED
+    ]
     changes = (
         rows.where("key is not null")
         .groupBy("key")
-        .agg(f.expr("max_by(struct(value, timestamp, partition, offset), offset)").alias("row"))
-        .selectExpr("key", "row.value", "row.timestamp", "row.partition as `partition`", "row.offset as `offset`")
-    )
+        .agg(f.expr(f"max_by(struct({', '.join(['value', 'timestamp', 'partition', 'offset', *own])}), offset)").alias("row"))
+        .selectExpr(
+            "key", "row.value", "row.timestamp", "row.partition as `partition`", "row.offset as `offset`",
+            *(f"{conformed('row.' + name, own.get(name), kind)} as {name}" for name, kind in kept),
+        )
+    )  # fmt: skip
     # A stream's batches have a session of their own, and two tables may be merged into at once.
-    spark, view = rows.sparkSession, f"tidelog_changes_{uuid.uuid4().hex}"
+    view = f"tidelog_changes_{uuid.uuid4().hex}"
     changes.createOrReplaceTempView(view)
+    updates = ", ".join(f"t.`{name}` = s.`{name}`" for name in changes.columns)
+    names, values = (", ".join(f"{side}`{name}`" for name in changes.columns) for side in ("", "s."))
     newer = "(s.`partition` <> t.`partition` or s.`offset` > t.`offset`)"
     try:
         spark.sql(
-            f"merge into {table} t using {view} s on t.key = s.key "
+            f"merge into {table} t using {view} s on t.key = s.key "  # noqa: S608  # names that the caller and we chose
             f"when matched and s.value is null and {newer} then delete "
-            f"when matched and {newer} then update set * "
-            "when not matched and s.value is not null then insert *"
+            f"when matched and {newer} then update set {updates} "
+            f"when not matched and s.value is not null then insert ({names}) values ({values})"
         )
     finally:
         spark.catalog.dropTempView(view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,49 @@ def test_a_stream_goes_on_behind_a_batch_that_was_merged_and_not_noted(
     topic.write(*BATCHES[1], *BATCHES[2])
     run()
     assert merged == [0, 0, 1]
+
+
+def schema_of(**properties: Any) -> str:
+    return json.dumps({"type": "object", "properties": properties})
+
+
+TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_tables_columns_grow_with_the_schema(spark: Any, broker: Broker, tmp_path: Path, form: str) -> None:
+    topic, table = Topic(broker, f"decoded-{form}"), table_of(form, tmp_path, "decoded")
+    inner = {"type": "object", "properties": {"city": TEXT}}
+
+    def run(schema: str | None) -> dict[bytes, Any]:
+        decoding = {} if schema is None else {"decode": "json", "decodeSchema": schema}
+        upsert(spark, {**topic.options, **decoding}, table, form=form)
+        rows = spark.table(table).select("key", "record", "recordError").collect() if schema is not None else []
+        return {
+            bytes(row.key): (row.record.asDict(recursive=True) if row.record else None, row.recordError) for row in rows
+        }
+
+    topic.write((b"plain", b"1"))
+    run(None)  # a table from before there was `decode`
+    topic.write((b"a", b'{"id": 1, "home": {"city": "x"}}'), (b"b", b"{"), (b"gone", b"{}"), (b"gone", None))
+    found = run(schema_of(id=WHOLE, home=inner))
+    assert found[b"a"] == ({"id": 1, "home": {"city": "x"}}, None)
+    assert found[b"b"][0] is None
+    assert found[b"b"][1].startswith("no JSON")
+    assert found[b"plain"] == (None, None), "what was written before is left as it is"
+    assert set(found) == {b"a", b"b", b"plain"}
+    topic.write((b"c", b'{"id": 2, "home": {"city": "y", "zip": "7"}, "note": "n"}'))
+    more = {**inner, "properties": {**inner["properties"], "zip": TEXT}}
+    found = run(schema_of(id=WHOLE, home=more, note=TEXT))
+    assert found[b"a"] == ({"id": 1, "home": {"city": "x", "zip": None}, "note": None}, None)
+    assert found[b"c"] == ({"id": 2, "home": {"city": "y", "zip": "7"}, "note": "n"}, None)
+    topic.write((b"d", b'{"note": "of fewer columns"}'))
+    assert run(schema_of(note=TEXT))[b"d"] == ({"id": None, "home": None, "note": "of fewer columns"}, None)
+    topic.write((b"e", b'{"id": "x"}'))
+    with pytest.raises(JobError, match=r"column record\.id is bigint in the table and string in the rows"):
+        run(schema_of(id=TEXT, fresh=TEXT))
+    assert b"e" not in {bytes(row.key) for row in spark.table(table).collect()}
+    assert "fresh" not in str(spark.table(table).schema), "nothing half"
 
 
 def test_no_other_form_is_taken(spark: Any, broker: Broker) -> None:
