@@ -133,7 +133,7 @@ MUTATIONS = [
         (GROUPS,),
     ),
     Mutation(
-        "cleaner/file-of-a-writer-that-can-not-begin",
+        "passes/file-of-a-writer-that-can-not-begin",
         "cleaner/cleaned_writer.py",
         "            self.discard()  # nobody",
         "            pass  # nobody",
@@ -157,7 +157,7 @@ MUTATIONS = [
         (f"{CLEANING_MODEL}::test_promises_hold_for_any_history",),
     ),
     Mutation(
-        "cleaner/process-left-alive",
+        "passes/process-left-alive",
         "cleaner/process/walker.py",
         "            self.process.kill()",
         "            pass",
@@ -165,7 +165,7 @@ MUTATIONS = [
         (f"{PROCESS}::test_an_abort_needs_no_answer",),
     ),
     Mutation(
-        "cleaner/files-of-a-killed-process",
+        "passes/files-of-a-killed-process",
         "cleaner/process/walker.py",
         "  # the next pass does it, or fails\n            remove_cleaned(files.file_system, files.path)",
         "\n            pass",
@@ -173,7 +173,7 @@ MUTATIONS = [
         (f"{PROCESS}::test_a_process_that_is_killed_at_any_step_leaves_the_log_as_it_was",),
     ),
     Mutation(
-        "cleaner/silence",
+        "passes/silence",
         "cleaner/process/walker.py",
         "        if child.sock.fileno() not in ready and time.monotonic() >= deadline:",
         "        if False:",
@@ -181,7 +181,7 @@ MUTATIONS = [
         (f"{PROCESS}::test_a_process_that_hangs_is_killed_and_told_of",),
     ),
     Mutation(
-        "cleaner/believed-sizes",
+        "passes/believed-sizes",
         "cleaner/process/walker.py",
         "            if size != cleaned.size:",
         "            if False:",
@@ -189,7 +189,7 @@ MUTATIONS = [
         (f"{PROCESS}::test_nothing_that_makes_no_sense_is_believed",),
     ),
     Mutation(
-        "cleaner/whole-paths-in-the-process",
+        "passes/whole-paths-in-the-process",
         "cleaner/process/child.py",
         "        file = super().open(os.path.basename(path), create",
         "        file = super().open(path, create",
@@ -197,7 +197,7 @@ MUTATIONS = [
         (f"{PROCESS}::test_a_directory_that_takes_the_place_of_a_renamed_one_gets_no_file",),
     ),
     Mutation(
-        "cleaner/stray-files-of-an-earlier-pass",
+        "passes/stray-files-of-an-earlier-pass",
         "cleaner/cleaning.py",
         "        remove_cleaned(files.file_system, files.path)\n        self._cleaner",
         "        self._cleaner",
@@ -205,7 +205,7 @@ MUTATIONS = [
         (f"{PROCESS}::test_a_pass_begins_without_files_of_an_earlier_one",),
     ),
     Mutation(
-        "cleaner/limit-under-way",
+        "passes/limit-under-way",
         "cleaner/process/walker.py",
         "                talk.send(Limit(allowance))",
         "                pass",
