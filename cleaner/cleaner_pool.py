@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .cleaning import Cleaner, PassResult
 from .exceptions import CleaningAborted
-from .kernel.offset_map import make_map, memory_per_thread
 from .process_counts import ProcessCounts
 from .throttler import Throttler
-from .walk import Walker
 
 if TYPE_CHECKING:
     from ..storage.clock import Time
@@ -168,17 +166,21 @@ class CleanerPool:
 
     def make_cleaner(self) -> Cleaner:
         """A Cleaner with one thread's share of the memory. Its `close` ends its process."""
+        from .kernel.offset_map import make_map, memory_per_thread  # costs an idle daemon nothing
+
         settings = self.settings
         memory = memory_per_thread(settings.dedupe_buffer_bytes, settings.threads)
         buffer_bytes = settings.io_buffer_bytes // settings.threads // 2
         walker: PassWalker
         if settings.in_processes:
-            from .process.walker import ProcessWalker, WalkerSettings  # costs an idle daemon nothing
+            from .process.walker import ProcessWalker, WalkerSettings
 
             walker = ProcessWalker(
                 WalkerSettings(memory, settings.load_factor, buffer_bytes, niceness=settings.niceness), self.processes
             )
         else:
+            from .walk import Walker
+
             walker = Walker(make_map(memory, settings.load_factor), buffer_bytes=buffer_bytes)
         return Cleaner(walker, throttler=self.throttler, time=self._time, secret=self.secret)
 

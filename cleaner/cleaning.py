@@ -23,7 +23,6 @@ from .aborted_transactions import AbortedTransactions
 from .exceptions import CleaningAborted, CleaningError
 from .kernel.results import FilterCounts
 from .removal_counts import removed_by_pass
-from .walk import FilterOrder, SegmentPart, WalkPlan
 
 if TYPE_CHECKING:
     from ..storage.clock import Time
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ..storage.segment.files import LogDirectory
     from ..storage.segment.log_segment import LogSegment
     from .throttler import Throttler
-    from .walk import BuildReport, GroupReport, WalkFiles, WalkProgress
+    from .walk import BuildReport, FilterOrder, GroupReport, WalkFiles, WalkPlan, WalkProgress
 
 logger = logging.getLogger(__name__)
 
@@ -211,6 +210,8 @@ class _Pass:
         return result
 
     def _plan(self) -> WalkPlan:
+        from .walk import SegmentPart, WalkPlan  # a daemon that cleans nothing has no use for it
+
         task, config = self._task, self._log.config
         directory, end = self._log.log_directory, task.first_uncleanable
         parts = [
@@ -267,6 +268,8 @@ class _Pass:
 
     def built(self, report: BuildReport) -> FilterOrder | None:
         """Decide up to where the pass goes, and tell what the log is by now."""
+        from .walk import FilterOrder
+
         result, log = self._result, self._log
         result.map_was_full = report.full_at >= 0
         result.map_entries = report.entries

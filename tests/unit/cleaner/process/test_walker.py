@@ -514,12 +514,13 @@ def test_no_pass_is_made_beside_a_killed_process_that_has_not_ended(
 # --- what it costs ---
 
 
-def test_a_daemon_imports_nothing_of_it_before_its_first_pass() -> None:
+def test_a_daemon_imports_no_walk_and_no_process_before_its_first_pass() -> None:
     import subprocess
 
     code = (
         "import sys, tidelog.broker.server.node, tidelog.broker.cleaning.service;"
-        "assert not [name for name in sys.modules if name.startswith('tidelog.cleaner.process.')], 'imported'"
+        "unwanted = ('tidelog.cleaner.process.', 'tidelog.cleaner.walk', 'tidelog.cleaner.kernel._kernel');"
+        "assert not [name for name in sys.modules if name.startswith(unwanted)], 'imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
