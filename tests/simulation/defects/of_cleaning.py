@@ -107,15 +107,13 @@ OF_CLEANING = [
         ),
         (
             Edit(
-                "tidelog.cleaner.cleaning",
+                "tidelog.cleaner.walk",
                 """\
         for group in groups:
-            members = segments[group.start : group.stop]
-""",
+            self._filter_group(""",
                 """\
         for group in reversed(list(groups)):
-            members = segments[group.start : group.stop]
-""",
+            self._filter_group(""",
             ),
         ),
     ),

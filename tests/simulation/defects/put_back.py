@@ -28,15 +28,15 @@ OF_CHECKPOINTS_AND_STOPS = [
             Edit(
                 "tidelog.storage.manager.data_directory",
                 """\
-        with self._checkpoint_lock:
+        with self._checkpoint_locks[name]:
             if self._takes_checkpoints:
                 current = offsets()
-                if self._written""",
+""",
                 """\
         current = offsets()
-        with self._checkpoint_lock:
+        with self._checkpoint_locks[name]:
             if self._takes_checkpoints:
-                if self._written""",
+""",
             ),
         ),
         was="15c21355",
