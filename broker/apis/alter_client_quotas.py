@@ -20,11 +20,15 @@ from ...protocol.messages.alter_client_quotas import (
 )
 from ..requests.access import requires_request
 from ..requests.registry import api
+from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
+
+_AT_ONCE = 100
+"""Entries that are changed together: they share commits."""
 
 
 @api(
@@ -42,11 +46,14 @@ async def alter_client_quotas(request: AlterClientQuotasRequest, context: Reques
             entries=[EntryResult(error_code=code, error_message=code.text, entity=e.entity) for e in request.entries]
         )
     times = Counter(_parts(entry) for entry in request.entries)
-    return AlterClientQuotasResponse(
-        entries=await asyncio.gather(
-            *(_alter(entry, context, request.validate_only, times[_parts(entry)]) for entry in request.entries)
+    answers: list[EntryResult] = []
+    for some in batches(request.entries, _AT_ONCE):
+        if answers:
+            await context.next_turn()
+        answers += await asyncio.gather(
+            *(_alter(entry, context, request.validate_only, times[_parts(entry)]) for entry in some)
         )
-    )
+    return AlterClientQuotasResponse(entries=answers)
 
 
 async def _alter(entry: EntryData, context: RequestContext, validate_only: bool, times: int) -> EntryResult:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
@@ -39,6 +40,11 @@ FIRST_WITH_GROUPS = 8
 FIRST_WITH_IDS = 10
 
 _PIECE_UNITS = SLICE_UNITS // 2
+_UNITS_OF_GROUP = 3
+_PARTITIONS_IN_UNIT = 2
+_MOST_PARTITIONS = (_PIECE_UNITS - 1) * _PARTITIONS_IN_UNIT
+
+_Topic = TypeVar("_Topic", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
 
 
 @api(
@@ -55,8 +61,10 @@ _PIECE_UNITS = SLICE_UNITS // 2
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    if sum(_units(group) for group in request.groups) > SLICE_UNITS:
+    if sum(_UNITS_OF_GROUP + _units(group.topics) for group in request.groups) > SLICE_UNITS:
         return _in_pieces(request, context)
+    if context.api_version < FIRST_WITH_GROUPS and _units(request.topics) > SLICE_UNITS:
+        return _one_in_pieces(request, context)
     groups = context.services.groups
     plans = _plans(request, context)
     if context.api_version == 0 and not groups.is_open and not plans[0].is_refused:
@@ -83,8 +91,8 @@ def offset_fetch(
     return _respond(request, context, plans, [outcome for outcome in outcomes if isinstance(outcome, FetchedGroup)])
 
 
-def _units(group: OffsetFetchRequestGroup) -> int:
-    return 3 + len(group.topics or ())
+def _units(topics: Sequence[_Topic] | None) -> int:
+    return sum(1 + len(topic.partition_indexes) // _PARTITIONS_IN_UNIT for topic in topics or ())
 
 
 async def _in_pieces(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
@@ -100,25 +108,81 @@ async def _in_pieces(request: OffsetFetchRequest, context: RequestContext) -> Of
                 answers.append(group)
             elif not before.error_code:
                 before.error_code = group.error_code
-                before.topics = [] if group.error_code else [*before.topics, *group.topics]
+                before.topics = [] if group.error_code else _joined(before.topics, group.topics)
     return OffsetFetchResponse(groups=answers)
 
 
+async def _one_in_pieces(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    """The same for the one group of an older version."""
+    answer: OffsetFetchResponse | None = None
+    for topics in _pieces_of_topics(request.topics or ()):
+        if answer is not None:
+            await context.next_turn()
+        piece = OffsetFetchRequest(group_id=request.group_id, topics=topics, require_stable=request.require_stable)
+        found = offset_fetch(piece, context)
+        part = found if isinstance(found, OffsetFetchResponse) else await found
+        if answer is None:
+            answer = part
+        elif not answer.error_code:
+            answer.error_code = part.error_code
+            has_none = part.error_code and not part.topics  # from version 2 on
+            answer.topics = [] if has_none else _joined(answer.topics, part.topics)
+        elif answer.topics:
+            answer.topics = _joined(answer.topics, part.topics)
+    assert answer is not None
+    return answer
+
+
+def _joined(before: Sequence[Any], more: Sequence[Any]) -> list[Any]:
+    """Answers for the topics of two pieces: one that was cut in two is one again."""
+    known = {_key(topic): topic for topic in before[-_PIECE_UNITS:]}
+    joined = list(before)
+    for topic in more:
+        same = known.get(_key(topic))
+        if same is None:
+            joined.append(topic)
+        else:
+            same.partitions = [*same.partitions, *topic.partitions]
+    return joined
+
+
+def _key(topic: OffsetFetchResponseTopic | OffsetFetchResponseTopics) -> tuple[str, bytes]:
+    return topic.name, topic.topic_id if isinstance(topic, OffsetFetchResponseTopics) else b""
+
+
 def _pieces(groups: Sequence[OffsetFetchRequestGroup]) -> Iterator[list[OffsetFetchRequestGroup]]:
-    """Groups of a slice each; one with more topics goes into several."""
+    """Groups of a slice each; one with more topics or partitions goes into several."""
     piece: list[OffsetFetchRequestGroup] = []
     left = _PIECE_UNITS
     for group in groups:
-        many = group.topics is not None and len(group.topics) > _PIECE_UNITS
-        for topics in batches(group.topics or (), _PIECE_UNITS) if many else (group.topics,):
+        many = _units(group.topics) > _PIECE_UNITS
+        for topics in _pieces_of_topics(group.topics or ()) if many else (group.topics,):
             part = OffsetFetchRequestGroup(
                 group_id=group.group_id, topics=topics, member_id=group.member_id, member_epoch=group.member_epoch
             )
-            if piece and _units(part) > left:
+            units = _UNITS_OF_GROUP + _units(topics)
+            if piece and units > left:
                 yield piece
                 piece, left = [], _PIECE_UNITS
             piece.append(part)
-            left -= _units(part)
+            left -= units
+    yield piece
+
+
+def _pieces_of_topics(topics: Sequence[_Topic]) -> Iterator[list[_Topic]]:
+    """Topics of a slice each; one with more partitions goes into several."""
+    piece: list[_Topic] = []
+    left = _PIECE_UNITS
+    for topic in topics:
+        for indexes in batches(topic.partition_indexes, _MOST_PARTITIONS) if topic.partition_indexes else ([],):
+            part = copy(topic)
+            part.partition_indexes = indexes
+            units = _units((part,))
+            if piece and units > left:
+                yield piece
+                piece, left = [], _PIECE_UNITS
+            piece.append(part)
+            left -= units
     yield piece
 
 

@@ -24,6 +24,7 @@ from ...storage.producers.transaction_marker import TransactionMarker
 from ..groups.store.offsets import TopicPartition
 from ..requests.access import requires_cluster, suffices_on_cluster
 from ..requests.registry import api
+from ..runtime.cooperative import Turns
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation
 from ..transactions.markers import MarkerWriter
@@ -47,16 +48,23 @@ if TYPE_CHECKING:
 async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     services = context.services
     writer = MarkerWriter(services.partitions, services.groups, services.time, services.loop)
-    return WriteTxnMarkersResponse(markers=[await _write(writer, marker) for marker in request.markers])
+    turns = Turns(context)
+    return WriteTxnMarkersResponse(markers=[await _write(writer, marker, turns) for marker in request.markers])
 
 
-async def _write(writer: MarkerWriter, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _write(writer: MarkerWriter, asked: WritableTxnMarker, turns: Turns) -> WritableTxnMarkerResult:
+    if turns.spent():
+        await turns.next()
     marker = TransactionMarker(asked.transaction_result, asked.coordinator_epoch)
     producer = Producer(asked.producer_id, asked.producer_epoch)
     topics = []
     for topic in asked.topics:
+        if turns.spent():
+            await turns.next()
         results = []
         for index in topic.partition_indexes:
+            if turns.spent():
+                await turns.next()
             code = ErrorCode.NONE
             try:
                 unsynced = writer.write(TopicPartition(topic.name, index), producer, marker, asked.transaction_version)

@@ -98,6 +98,8 @@ def test_the_loop_is_not_held(wide_broker: Broker, key: ApiKey) -> None:
 PARTS = 3_000
 IN_TURNS = (
     (ApiKey.LIST_OFFSETS, "topics"), (ApiKey.LIST_OFFSETS, "topics.partitions"),
+    (ApiKey.OFFSET_FETCH, "groups"), (ApiKey.OFFSET_FETCH, "groups.topics"),
+    (ApiKey.OFFSET_FETCH, "groups.topics.partition_indexes"),
     (ApiKey.DELETE_RECORDS, "topics"), (ApiKey.DELETE_RECORDS, "topics.partitions"),
     (ApiKey.OFFSET_DELETE, "topics"), (ApiKey.OFFSET_DELETE, "topics.partitions"),
     (ApiKey.DESCRIBE_PRODUCERS, "topics"), (ApiKey.DESCRIBE_PRODUCERS, "topics.partition_indexes"),
@@ -105,7 +107,8 @@ IN_TURNS = (
     (ApiKey.ALTER_PARTITION_REASSIGNMENTS, "topics"), (ApiKey.ALTER_PARTITION_REASSIGNMENTS, "topics.partitions"),
     (ApiKey.ALTER_REPLICA_LOG_DIRS, "dirs.topics"), (ApiKey.ALTER_REPLICA_LOG_DIRS, "dirs.topics.partitions"),
     (ApiKey.DESCRIBE_TRANSACTIONS, "transactional_ids"), (ApiKey.ADD_PARTITIONS_TO_TXN, "transactions"),
-    (ApiKey.ALTER_CONFIGS, "resources"), (ApiKey.INCREMENTAL_ALTER_CONFIGS, "resources"),
+    (ApiKey.WRITE_TXN_MARKERS, "markers"), (ApiKey.WRITE_TXN_MARKERS, "markers.topics.partition_indexes"),
+    (ApiKey.ALTER_CLIENT_QUOTAS, "entries"), (ApiKey.ALTER_CONFIGS, "resources"), (ApiKey.INCREMENTAL_ALTER_CONFIGS, "resources"),
     (ApiKey.DESCRIBE_QUORUM, "topics"), (ApiKey.DESCRIBE_QUORUM, "topics.partitions"),
     (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "users"), (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "groups"),
     (ApiKey.INITIALIZE_SHARE_GROUP_STATE, "topics"), (ApiKey.INITIALIZE_SHARE_GROUP_STATE, "topics.partitions"),

@@ -12,6 +12,7 @@ import pytest
 from support.groups import Groups, run_callbacks, subscription
 from support.nodes import made
 from support.permissions import EVERYTHING
+from tidelog.broker.apis import offset_fetch as offset_fetch_module
 from tidelog.broker.apis.delete_groups import delete_groups
 from tidelog.broker.apis.describe_groups import describe_groups
 from tidelog.broker.apis.find_coordinator import find_coordinator
@@ -436,6 +437,44 @@ def test_offset_fetch_while_loading(version):
         assert fetch(apis, version, ("t",)) == (0, {("t", 0): (-1, -1, "", error), ("t", 1): (-1, -1, "", error)})
     else:
         assert fetch(apis, version) == (error, {})
+    apis.close()
+
+
+def large_fetch(version, partitions):
+    """Three topics, each with partitions 0, 1 and very many that are not there."""
+    names = ("t", "u", "x")
+    indexes = list(range(partitions))
+    if version < 8:
+        return OffsetFetchRequest(
+            group_id="g", topics=[OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name in names]
+        )
+    topics = [OffsetFetchRequestTopics(partition_indexes=indexes) for _ in names]
+    for topic, name in zip(topics, names, strict=True):
+        if version >= 10:
+            topic.topic_id = TOPICS.get(name, name.encode() * 16)
+        else:
+            topic.name = name
+    group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+    return OffsetFetchRequest(groups=[group, OffsetFetchRequestGroup(group_id="h", topics=topics[:1])])
+
+
+@pytest.mark.parametrize("load", [True, False])
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
+def test_offset_fetch_of_very_many_partitions_is_answered_in_turns_and_as_a_whole(version, load, monkeypatch):
+    apis = GroupApis(load=load)
+    turns = []
+
+    async def next_turn():
+        turns.append(1)
+
+    if load:
+        commit(apis, 9, ("t", 0, 5), ("u", 1, 8))
+    monkeypatch.setitem(EVERYTHING, "next_turn", next_turn)
+    request = large_fetch(version, 1000)
+    answer = apis.ask(offset_fetch, request, OffsetFetchResponse, version)
+    assert len(turns) >= (3 if version < 8 else 4) * 1000 // 100 - 2
+    monkeypatch.setattr(offset_fetch_module, "SLICE_UNITS", 1 << 30)
+    assert apis.ask(offset_fetch, request, OffsetFetchResponse, version) == answer
     apis.close()
 
 
