@@ -28,7 +28,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A daemon with something on every page, whose console may act."""
-    with Daemon(tmp_path_factory.mktemp("full") / "data", SETTINGS | {"http.admin.enable": "true"}) as daemon:
+    backup = {"backup.url": tmp_path_factory.mktemp("store").as_uri(), "backup.verify.interval.ms": 60_000}
+    with Daemon(tmp_path_factory.mktemp("full") / "data", SETTINGS | {"http.admin.enable": "true"} | backup) as daemon:
         fill(daemon)
         yield daemon
 
