@@ -53,14 +53,6 @@ MUTATIONS = [
         (f"{DRILLS}::test_a_daemon_makes_a_drill_when_the_last_one_is_older_than_the_interval",),
     ),
     Mutation(
-        "backup/secrets-left-in-free-pages",
-        "backup/formats/secrets.py",
-        '    database.execute("VACUUM")  # what was deleted is in free pages else\n',
-        "",
-        "Salted passwords that were left out are in free pages of the copy.",
-        (f"{SECRETS}::test_no_secret_is_in_the_bytes",),
-    ),
-    Mutation(
         "backup/any-key-will-do",
         "backup/formats/secrets.py",
         "    if key is not OMIT and key.name != name:\n",
