@@ -12,7 +12,6 @@ timestamp < x. The last slot is kept for the entry that a roll adds with the seg
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from struct import Struct
 from typing import ClassVar, NamedTuple
@@ -84,17 +83,13 @@ class TimeIndex(IndexFile):
         """Append the entry that a roll adds, where the disk did not take it then. True if the file was rewritten for
         that.
 
-        Of a closed segment: retention takes the last entry for its age. Durable; blocks. OSError, but on a full disk.
+        Of a closed segment: retention takes the last entry for its age. Durable; blocks. OSError.
         """
         try:
             if self.last_entry.timestamp >= largest.timestamp:
                 return False
             entries = b"".join(self.ENTRY.pack(time, self._relative(offset)) for time, offset, _ in (*self, largest))
             self._file_system.write_atomically(self._path, entries)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            return False
         finally:
             self.close_map()
         return True

@@ -437,12 +437,15 @@ class LocalLog:
                 self._pending = [segment for segment in self._pending if not segment.indexes_synced]
                 # Truncation waits for the flush lock, so the log still ends at or behind `target`.
                 if target > self.recovery_point:
-                    self.recovery_point = target
+                    # What lies below is trusted at a start: not an index that a full disk had no room to complete.
+                    live = {id(one) for one in self.segments.view}
+                    unfinished = (one.base_offset for one in pending if not one.indexes_synced and id(one) in live)
+                    self.recovery_point = max(self.recovery_point, min((target, *unfinished)))
                     if offset is None:
                         self.synced = end
                     self.unsynced_since_ms = began_ms  # of what came meanwhile, if anything did
                 self.last_flush_ms = self._time.milliseconds()
-                return self.recovery_point
+                return max(target, self.recovery_point)
 
     def _flush_segments(self, segments: Sequence[LogSegment]) -> None:
         """Sync segments, several at a time where there are very many: in any order, since the recovery point moves behind the

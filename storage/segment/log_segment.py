@@ -11,6 +11,7 @@ Only the active segment holds open files of its own (from its first append on). 
 
 from __future__ import annotations
 
+import errno
 import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -508,18 +509,26 @@ class LogSegment:
             self.sync_indexes()
 
     def sync_indexes(self) -> None:
-        """Make trimmed indexes durable. A missing one is rebuilt when the log is loaded. Blocks; OSError."""
-        directory = self._directory
+        """Make trimmed indexes durable. A missing one is rebuilt when the log is loaded. Blocks; OSError.
+
+        Where a full disk has no room for the time index's last entry, `indexes_synced` stays False: to be called again.
+        """
+        directory, is_whole = self._directory, True
         offset_index, time_index = directory.indexes(self.base_offset, writable=False)
         with suppress(FileNotFoundError):
             offset_index.flush()
         with suppress(FileNotFoundError):
-            if self._largest is not None and time_index.complete(self._largest):
-                directory.cache.discard(self._serial)  # it has the file that was replaced
+            try:
+                if self._largest is not None and time_index.complete(self._largest):
+                    directory.cache.discard(self._serial)  # it has the file that was replaced
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                is_whole = False
             time_index.flush()
         path = directory.file(self.base_offset, TRANSACTION_INDEX_SUFFIX)
         TransactionIndex(directory.file_system, path, self.base_offset).flush()
-        self.indexes_synced = True
+        self.indexes_synced = is_whole
 
     def close(self) -> bool:
         """Trim log and indexes, as after a clean stop, and close the files. False when they were not open. Writer."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from support.fake_filesystem import Operation
-from support.logs import ROOT, World, append, read_records, values_of
+from support.logs import ROOT, START_MS, World, append, read_records, values_of
 from tidelog.storage.exceptions import StorageError
 from tidelog.storage.inspect.verify import verify
 
@@ -199,3 +199,46 @@ def test_a_start_that_has_to_mend_damage_without_room_says_what_to_do_and_loses_
             break
     assert at > 2
     assert refused
+
+
+def no_room_for_the_first_time_index(operation: Operation) -> OSError | None:
+    """Neither in its place, where a slot is to be reserved, nor for a new file."""
+    is_it = "/00000000000000000000.timeindex" in operation.path and operation.kind in ("reserve", "append")
+    return OSError(errno.ENOSPC, "no space left on device") if is_it else None
+
+
+def test_an_index_that_a_full_disk_left_short_is_whole_after_a_start() -> None:
+    """Found by the simulator (seed 104): the recovery point passed such a segment, whose index a start then believed."""
+    world = World()
+    world.start(**SETTINGS)
+    log = world.log()
+    append(log, b"early")
+    world.time.advance(milliseconds=10)
+    append(log, b"late", timestamp=START_MS + 10)
+    world.fake.fail_when(no_room_for_the_first_time_index)
+    log.roll()
+    assert log.flush() == 2, "what waits for the sync waits for no index"
+    assert log.recovery_point == 0
+    world.manager.checkpoint_recovery_points()
+    world.fake.fail_when(None)
+    world.kill()
+    world.start(**SETTINGS)
+    found = world.log().lookup_by_timestamp(START_MS + 10)
+    assert found is not None
+    assert found.offset == 1
+
+
+def test_an_index_that_a_full_disk_left_short_is_completed_when_there_is_room() -> None:
+    world = World()
+    world.start(**SETTINGS)
+    log = world.log()
+    append(log, b"one")
+    world.fake.fail_when(no_room_for_the_first_time_index)
+    log.roll()
+    log.flush()
+    world.fake.fail_when(None)
+    log.flush()
+    assert log.recovery_point == 1
+    world.cut_power(1)
+    world.start(**SETTINGS)
+    assert world.log().lookup_by_timestamp(START_MS) is not None

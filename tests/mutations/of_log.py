@@ -68,6 +68,14 @@ MUTATIONS = [
         (f"{LOG_MANAGER}::test_retention_that_comes_into_a_clean_stop_takes_nothing_from_the_closed_log",),
     ),
     Mutation(
+        "log/index-left-short-is-trusted",
+        "storage/log/local_log.py",
+        "min((target, *unfinished))",
+        "target",
+        "The recovery point passes a segment whose time index a full disk left short.",
+        ("tests/crash/test_disk_full.py::test_an_index_that_a_full_disk_left_short_is_whole_after_a_start",),
+    ),
+    Mutation(
         "log/deleted-with-a-flush-to-do",
         "storage/log/local_log.py",
         "            self._pending = []  # a flush that comes late",
