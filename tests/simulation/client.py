@@ -77,6 +77,14 @@ class Channel:
             self._socket.close()
             self._socket = None
 
+    @property
+    def is_sound(self) -> bool:
+        """True while both sides have the connection, and can hear each other."""
+        end = None if self._socket is None else self._socket.end
+        if end is None or end.is_reset or end.silent or end.ended:
+            return False
+        return bool(end.peer.descriptors) and not end.peer.shut
+
     def _is_silent(self, sock: SimSocket) -> bool:
         return sock.end is not None and sock.end.silent
 

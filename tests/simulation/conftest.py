@@ -1,4 +1,4 @@
-"""`--simulation-seconds`: for how long seeds are tried, of the machine's time."""
+"""How much is simulated: `--simulation-seconds` of seeds, and `--simulation-defects` of the planted defects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--simulation-seconds", type=float, default=10.0, help="begin no further simulation after so long")
+    parser.addoption(
+        "--simulation-defects", type=int, default=2, help="planted defects to look for, the soonest found first"
+    )
 
 
 @pytest.fixture

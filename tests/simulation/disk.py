@@ -1,20 +1,44 @@
-"""The disk of a simulation: `support.fake_filesystem`, with a switch point before each call, latency and power cuts.
+"""The disk of a simulation: `support.fake_filesystem`, with switch points, latency, failures, and power cuts at any call.
 
-A call may take time (`Weather`), in which other threads run; it then happens as a whole. None fails: failing disks are the crash
-rings'. After a power cut (`SimDisk.after_power_cut`) the old object refuses everything, and a
-new one has one of the states that a disk may be in, as the fake file system draws it.
+A call may take time (`Weather`), in which other threads run; it then happens as a whole, or fails (`Trouble`: EIO at some
+kinds of
+calls; ENOSPC is `free`; a sync that fails loses what it should have written, as on Linux). Nothing is answered while it is
+stuck. `strike_in(n, strike)` has something happen at the n-th changing call from now on, in the midst of a sync too: `strike`
+kills the
+daemon, whose thread does not come back from that call.
+
+After a power cut (`SimDisk.after_power_cut`) the old object refuses everything, and a new one has one of the states that a
+disk may be in, as the fake file system draws it: of what was not synced, sectors and names in any order, torn or not.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from simulation.network import Network
 from simulation.scheduler import MILLISECOND, Killed, Simulation, simulation
-from support.fake_filesystem import FakeFile, FakeFileSystem, FakeMappedFile
+from support.fake_disk import Inode
+from support.fake_filesystem import FakeFile, FakeFileSystem, FakeMappedFile, Operation
 from tidelog.storage.io.filesystem import Buffer, FileStat, StrPath
+
+ROOM = 1 << 40
+"""Bytes that are free on a disk that nobody fills."""
+LOOKS = frozenset({"pread", "read", "list", "stat", "open", "map", "prefetch"})
+"""Kinds of calls that change nothing, nearly always."""
+
+
+@dataclass
+class Trouble:
+    """What a disk does wrong. `kinds`: of operations, as `fake_filesystem` names them; `chance`: of each; at most `most`
+    times."""
+
+    kinds: frozenset[str]
+    chance: float
+    most: int
 
 
 @dataclass
@@ -24,6 +48,7 @@ class Weather:
     Attributes:
         slow_chance: of a call that takes up to `slow_most`.
         cold_chance: of bytes that are not in the page cache.
+        stuck_until_ns: virtual time before which no call comes back.
     """
 
     slow_chance: float = 0.02
@@ -31,6 +56,8 @@ class Weather:
     sync_least: int = MILLISECOND // 4
     sync_most: int = 4 * MILLISECOND
     cold_chance: float = 0.05
+    stuck_until_ns: int = 0
+    trouble: Trouble | None = None
 
 
 class SimFile(FakeFile):
@@ -53,10 +80,12 @@ class SimFile(FakeFile):
 
     def pread(self, length: int, offset: int) -> bytes:
         self._disk.point("pread", self.path, length)
+        self._disk.check_read(self.path)
         return super().pread(length, offset)
 
     def pread_into(self, view: memoryview | bytearray, offset: int) -> int:
         self._disk.point("pread", self.path, len(view))
+        self._disk.check_read(self.path)
         return super().pread_into(view, offset)
 
     def truncate(self, size: int) -> None:
@@ -108,19 +137,28 @@ class SimMappedFile(FakeMappedFile):
 
 
 class SimDisk(FakeFileSystem):
-    """See the module. Any thread of the simulation; a call happens as a whole after its switch point."""
+    """See the module. Any thread of the simulation; a call happens as a whole after its switch point.
+
+    Attributes:
+        is_off: the machine, or the process, is gone: every call raises `Killed`.
+        is_quiet: True while a test looks: no switch points, no time, no failures.
+        failures: calls that have failed so far.
+    """
 
     file_type = SimFile
     mapped_type = SimMappedFile
 
     def __init__(self, *, time: Any = None, base: str = "") -> None:
         """`base`: what the paths of all files begin with, which no digest is to know."""
-        super().__init__(time=time)
+        super().__init__(time=time, capacity=ROOM)
         self.base = base
         self.weather = Weather()
         self.is_off = False
         self.is_quiet = False
-        """True while a test looks: no switch points, no time."""
+        self.failures = 0
+        self._strike: Callable[[], None] | None = None
+        self._calls_left = 0
+        self.fail_when(self._failure_of)
 
     def after_power_cut(self, seed: int) -> SimDisk:
         """What is found when the power is back. This object refuses everything from now on."""
@@ -137,9 +175,44 @@ class SimDisk(FakeFileSystem):
         self.is_off = True
         return new
 
+    @property
+    def is_sound(self) -> bool:
+        """True if it has room, and lets no call fail."""
+        return self.weather.trouble is None and self.free > ROOM // 2
+
+    def mend(self) -> None:
+        """It is sound from now on, and answers."""
+        self.weather.trouble, self.weather.stuck_until_ns, self.free = None, 0, ROOM
+
+    def strike_in(self, calls: int, strike: Callable[[], None] | None) -> None:
+        """Calls `strike` at the so-manieth changing call from now, in its thread, which is at its end then; None: nothing."""
+        self._calls_left, self._strike = calls, strike
+
+    def has(self, path: str, inode: Inode) -> bool:
+        """True if that file has that name now. No switch point."""
+        return self._find(path) is inode
+
     def draw(self, chance: float) -> bool:
         """True with that chance, as the seed decides."""
         return chance > 0 and simulation().rng.random() < chance
+
+    def _failure_of(self, operation: Operation) -> OSError | None:
+        trouble = self.weather.trouble
+        if trouble is None or self.is_quiet or operation.kind not in trouble.kinds or not self.draw(trouble.chance):
+            return None
+        trouble.most -= 1
+        if trouble.most <= 0:
+            self.weather.trouble = None
+        self.failures += 1
+        sim = simulation()
+        sim.counts[f"disk fails: {operation.kind}"] += 1
+        sim.note(f"disk fails {operation.kind} {operation.path.removeprefix(self.base)}")
+        return OSError(errno.EIO, os.strerror(errno.EIO), operation.path)
+
+    def check_read(self, path: str) -> None:
+        """Raises where this read fails."""
+        if (error := self._failure_of(Operation("pread", path))) is not None:
+            raise error
 
     def point(self, kind: str, path: str, detail: object = "") -> None:
         """Others may run, and time may pass, before the call happens."""
@@ -149,20 +222,38 @@ class SimDisk(FakeFileSystem):
         if self.is_quiet:
             return
         sim.note(f"disk {kind} {path.removeprefix(self.base)} {detail}")
-        if self.draw(self.weather.slow_chance):
-            sim.block(f"disk: {kind}", sim.rng.randrange(self.weather.slow_most))
+        weather = self.weather
+        if weather.stuck_until_ns > sim.now_ns:
+            sim.block(f"disk: {kind}, stuck", weather.stuck_until_ns - sim.now_ns)
+        elif self.draw(weather.slow_chance):
+            sim.block(f"disk: {kind}", sim.rng.randrange(weather.slow_most))
         else:
             sim.switch(f"disk: {kind}")
         if self.is_off:
             raise Killed
+        if self._strike is not None and kind not in LOOKS:
+            self._count_down()
 
     def sync_point(self, path: str) -> None:
         weather, sim = self.weather, simulation()
         if self.is_off:
             raise Killed
+        if self.is_quiet:
+            return
         sim.note(f"disk sync {path.removeprefix(self.base)}")
-        sim.block("disk: sync", sim.rng.randrange(weather.sync_least, weather.sync_most))
+        least = max(weather.stuck_until_ns - sim.now_ns, weather.sync_least)
+        sim.block("disk: sync", least + sim.rng.randrange(weather.sync_most))
         if self.is_off:
+            raise Killed
+        if self._strike is not None:
+            self._count_down()
+
+    def _count_down(self) -> None:
+        """Strikes when it is time, before what the call does: of a sync anything may have been done, as of all before it."""
+        self._calls_left -= 1
+        if self._calls_left <= 0 and self._strike is not None:
+            strike, self._strike = self._strike, None
+            strike()
             raise Killed
 
     def open(self, path: StrPath, **how: Any) -> FakeFile:

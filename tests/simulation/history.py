@@ -10,10 +10,16 @@ the first promise that was not kept:
     a refused record is nowhere, and nothing is read that nobody wrote
     log start ≤ last stable offset ≤ high watermark; none goes back on one connection; nothing is read from beyond
     offsets of a log that is not cleaned have no gaps
+    the log's start moves for DeleteRecords as far as it was asked, and for retention past what is old enough
+    the last record of a key stays, of aborted ones none counts; a tombstone stays for delete.retention.ms, a record for
+    min.compaction.lag.ms                                                                (docs/CLEANER.md)
+
+A name stands in the record's header `n`, or, where there can be none, at the beginning of its value, before a `|`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -24,6 +30,7 @@ from tidelog.protocol.records.record_batch import Record, iterate_batches, itera
 Place = tuple[str, int]
 COMMITTED = 1
 NO_OFFSET = -1
+EVERYTHING = 1 << 62
 
 
 class Broken(Exception):
@@ -47,13 +54,14 @@ class Transaction:
     outcome: Outcome = Outcome.OPEN
 
 
-@dataclass
+@dataclass(slots=True)
 class Sent:
     """A record that a writer has sent, or is about to.
 
     Attributes:
         writer, number: whose, and which of its records in that partition.
         offset: where it stands, as far as anybody knows.
+        at_ms: its timestamp, of the daemon's wall clock; of format 0, without `has_time`, when it was written.
     """
 
     name: str
@@ -65,16 +73,37 @@ class Sent:
     transaction: Transaction | None
     outcome: Outcome = Outcome.UNKNOWN
     offset: int = NO_OFFSET
+    at_ms: int = 0
+    has_time: bool = True
+
+
+@dataclass
+class Rules:
+    """What may become of records, by the settings that the topic has had. Times in ms.
+
+    Attributes:
+        is_cleaned: for newer ones of their key.
+        retention_ms: age at which they may go; None: never, unless `retains_bytes`.
+        retains_bytes: they may go at any age, since size decides, or nobody knows what does.
+        tombstone_ms, lag_ms: delete.retention.ms and min.compaction.lag.ms, at least.
+    """
+
+    is_cleaned: bool = False
+    retention_ms: int | None = None
+    retains_bytes: bool = False
+    tombstone_ms: int = 0
+    lag_ms: int = 0
 
 
 @dataclass
 class Log:
-    """What is known of one partition. `deletions`: records may go below its start; `cleaned`: for newer ones of their key."""
+    """What is known of one partition. `asked`: DeleteRecords may have gone up to there."""
 
     place: Place
-    is_cleaned: bool = False
+    rules: Rules = field(default_factory=Rules)
     at: dict[int, Sent] = field(default_factory=dict)
     start: int = 0
+    asked: int = 0
     end: int = 0
     """One more than the highest offset that anybody knows."""
 
@@ -88,8 +117,18 @@ class Marks:
     start: int = -1
 
 
+def name_of(value: bytes | memoryview | None) -> str:
+    """The name that a value begins with."""
+    return bytes(value or b"?").partition(b"|")[0].decode(errors="replace")
+
+
 class History:
-    """One run. World's thread."""
+    """One run. World's thread.
+
+    Attributes:
+        now_ms: the daemon's wall clock, moved by the world; it must be called after an answer was received.
+        trusts_clock: False once the clock was moved back: ages tell nothing then.
+    """
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
@@ -97,6 +136,8 @@ class History:
         self.sent: dict[str, Sent] = {}
         self.counts: dict[str, int] = {}
         self.events: list[str] = []
+        self.now_ms = lambda: 0
+        self.trusts_clock = True
 
     def note(self, what: str, **details: object) -> None:
         """Something that happened: counted, and part of the digest."""
@@ -105,14 +146,21 @@ class History:
         self._sim.note(text)
         self.events.append(f"{self._sim.now_ns / 1e9:9.4f} {text}")
 
-    def log(self, place: Place, *, is_cleaned: bool = False) -> Log:
-        return self.logs.setdefault(place, Log(place, is_cleaned))
+    def log(self, place: Place, rules: Rules | None = None) -> Log:
+        found = self.logs.get(place)
+        if found is None:
+            found = self.logs[place] = Log(place, rules or Rules())
+        return found
 
     def forget(self, topic: str) -> None:
-        """A topic was deleted."""
+        """A topic was deleted. Records that may still be under way to it are remembered."""
         for place in [place for place in self.logs if place[0] == topic]:
             del self.logs[place]
-        self.sent = {name: sent for name, sent in self.sent.items() if sent.place[0] != topic}
+        unsure = (Outcome.UNKNOWN, Outcome.OPEN)
+        self.sent = {name: sent for name, sent in self.sent.items() if sent.place[0] != topic or sent.outcome in unsure}
+        for sent in self.sent.values():
+            if sent.place[0] == topic:
+                sent.offset = NO_OFFSET
 
     # --- writers ---
 
@@ -167,7 +215,7 @@ class History:
                 continue
             if last >= end:
                 raise Broken(f"{place}: offset {last} is read, beyond {end}")
-            if header.base_offset > position and not log.is_cleaned:
+            if header.base_offset > position and not log.rules.is_cleaned:
                 raise Broken(f"{place}: offsets {position} to {header.base_offset - 1} are missing")
             while aborted and aborted[0][0] <= last:
                 hidden.add(aborted.pop(0)[1])
@@ -177,7 +225,7 @@ class History:
                 is_hidden = isolation == COMMITTED and header.is_transactional and header.producer_id in hidden
                 for record in iterate_records(buffer, header.position):
                     if record.offset >= position:
-                        name = self._read(place, record, isolation, is_hidden)
+                        name = self.read(place, record, isolation, is_hidden)
                         if not is_hidden:
                             found[record.offset] = name
             position = last + 1
@@ -191,17 +239,41 @@ class History:
         if high < marks.high or stable < marks.stable or start < marks.start:
             raise Broken(f"{log.place}: {marks} were told, and now high {high}, stable {stable}, start {start}")
         marks.high, marks.stable, marks.start = high, stable, start
-        log.start = max(log.start, start)
+        self.starts(log, start)
 
-    def _read(self, place: Place, record: Record, isolation: int, is_hidden: bool) -> str:
-        name = bytes(record.headers[0][1] or b"").decode() if record.headers else "?"
-        sent, offset = self.sent.get(name), record.offset
-        if (
-            sent is None
-            or sent.place != place
-            or sent.key != record.key
-            or (record.value is None) is not sent.is_tombstone
-        ):
+    def starts(self, log: Log, start: int) -> None:
+        """Somebody was told where a log starts. Broken where nothing may have taken what lies below."""
+        if start <= log.start:
+            return
+        below, log.start = log.start, start
+        rules = log.rules
+        if start <= log.asked or rules.retains_bytes:
+            return
+        if rules.retention_ms is None:
+            raise Broken(f"{log.place}: the log starts at {start}; {log.asked} was asked for, and it has no retention")
+        if not self.trusts_clock:
+            return
+        youngest = self.now_ms() - rules.retention_ms
+        for offset in range(max(below, log.asked), start):
+            sent = log.at.get(offset)
+            if sent is not None and sent.at_ms > youngest and sent.has_time:
+                age = self.now_ms() - sent.at_ms
+                raise Broken(
+                    f"{log.place}: {sent.name} at {offset} went when {age} ms old; {rules.retention_ms} are kept"
+                )
+
+    def read(self, place: Place, record: Record, isolation: int, is_hidden: bool) -> str:
+        """One record that was read; its name. `is_hidden`: its transaction is told to be aborted."""
+        name = bytes(record.headers[0][1] or b"").decode() if record.headers else name_of(record.value)
+        return self.stands_at(place, name, record.offset, record.key, record.value is None, isolation, is_hidden)
+
+    def stands_at(
+        self, place: Place, name: str, offset: int, key: bytes | None, is_tombstone: bool, isolation: int = 0,
+        is_hidden: bool = False,
+    ) -> str:  # fmt: skip
+        """A record of that name was read there."""
+        sent = self.sent.get(name)
+        if sent is None or sent.place != place or sent.key != key or is_tombstone is not sent.is_tombstone:
             raise Broken(f"{place}: what is read at {offset}, {name}, was not written there")
         if sent.outcome is Outcome.REFUSED:
             raise Broken(f"{place}: {name} was refused, and is read at {offset}")
@@ -217,44 +289,62 @@ class History:
 
     # --- the end ---
 
-    def judge_log(self, place: Place, start: int, found: dict[int, str], committed: set[str]) -> None:
-        """After the last clean start: all that is in a log, by reading it whole, without and with regard to transactions."""
+    def judge_log(
+        self, place: Place, start: int, found: dict[int, str], committed: set[str], stable: int = EVERYTHING
+    ) -> None:
+        """After the last clean start: all that is in a log, by reading it whole, without and with regard to transactions.
+
+        `stable`: where the committed part ended, as a transaction is open.
+        """
         log = self.log(place)
-        latest: dict[bytes | None, int] = {}
-        for offset, name in found.items():
-            latest[self.sent[name].key] = offset
-        for sent in self.sent.values():
-            if sent.place != place:
+        self.starts(log, start)
+        mine = [sent for sent in self.sent.values() if sent.place == place]
+        names = set(found.values())
+        newest = self._newest_of_keys(found, committed)
+        for sent in mine:
+            txn = sent.transaction
+            if sent.offset != NO_OFFSET and sent.offset < start:
                 continue
-            if (
-                sent.outcome is Outcome.DONE
-                and sent.name not in found.values()
-                and not self._may_be_gone(sent, start, log, latest)
-            ):
+            is_wanted = sent.outcome is Outcome.DONE and (txn is None or txn.outcome is Outcome.DONE)
+            if is_wanted and sent.name not in names and not self._may_be_gone(sent, log, newest, mine):
                 raise Broken(
                     f"{place}: {sent.name} was acknowledged at {sent.offset}, and is gone; the log starts at {start}"
                 )
-            txn = sent.transaction
-            if txn is not None and sent.offset >= start and sent.offset != NO_OFFSET:
-                if txn.outcome is Outcome.DONE and sent.name not in committed:
+            if txn is not None and sent.name in names:
+                is_read = sent.name in committed or sent.offset >= stable
+                # Cleaning goes on between the two readings.
+                if txn.outcome is Outcome.DONE and not is_read and not self._may_be_gone(sent, log, newest, mine):
                     raise Broken(f"{place}: {sent.name} of the committed {txn.name} is not read as committed")
                 if txn.outcome is Outcome.REFUSED and sent.name in committed:
                     raise Broken(f"{place}: {sent.name} of the aborted {txn.name} is read as committed")
         self._judge_order(place, found)
 
-    def _may_be_gone(self, sent: Sent, start: int, log: Log, latest: dict[bytes | None, int]) -> bool:
-        if sent.offset == NO_OFFSET or sent.offset < start:
-            return True
-        if not log.is_cleaned:
+    def _newest_of_keys(self, found: dict[int, str], committed: set[str]) -> dict[bytes | None, int]:
+        """Offset of the last record of each key that counts: those of transactions that were not committed don't."""
+        newest: dict[bytes | None, int] = {}
+        for offset, name in sorted(found.items()):
+            sent = self.sent[name]
+            if sent.transaction is None or name in committed:
+                newest[sent.key] = offset
+        return newest
+
+    def _may_be_gone(self, sent: Sent, log: Log, newest: dict[bytes | None, int], mine: Iterable[Sent]) -> bool:
+        """Whether cleaning may have taken a record that counts, at or behind the start of its log."""
+        rules = log.rules
+        if sent.offset == NO_OFFSET:
+            return log.start > 0 or rules.is_cleaned
+        if not rules.is_cleaned:
             return False
-        if latest.get(sent.key, -1) > sent.offset or sent.is_tombstone:
-            return True
+        age_ms = self.now_ms() - sent.at_ms if self.trusts_clock else EVERYTHING
+        if newest.get(sent.key, -1) > sent.offset:
+            return age_ms >= rules.lag_ms
+        if sent.is_tombstone:
+            return age_ms >= rules.tombstone_ms
         # A tombstone behind it may have taken it along, and be gone.
         return any(
             other.key == sent.key and other.is_tombstone and other.outcome is not Outcome.REFUSED
             and (other.offset > sent.offset or other.offset == NO_OFFSET)
-            for other in self.sent.values()
-            if other.place == sent.place
+            for other in mine
         )  # fmt: skip
 
     def _judge_order(self, place: Place, found: dict[int, str]) -> None:

@@ -32,7 +32,7 @@ PAGE = ROOT / "docs" / "reports" / "planted.md"
 #: Modules that look for defects, and change no run.
 _NOT_THE_ENGINE = {"hunt.py", "planted.py", "sane.py"}
 
-#: Promise → what its breach says. The first one that fits; `history.py`, `workload.py`, `client.py`, `run.py` and `scheduler.py`
+#: Promise → what its breach says. The first one that fits; `history.py`, `groups.py`, `share.py`, `world.py` and others
 #: have the sentences.
 _ORACLES = (
     ("one name for each offset", r"offset \d+ was .*, and is |stands at \d+ and at "),
@@ -46,6 +46,13 @@ _ORACLES = (
     ("what is deleted stays deleted", r"were deleted, and the log starts"),
     ("log verify after a clean stop", r"^log verify"),
     ("no error in the daemon's log", r"^the daemon logs an error"),
+    ("watermarks at each step", r"^step \d+, in .*(high watermark|recovery point)"),
+    ("one owner of a partition", r"belongs to .*, and still to|belongs to .* and to|is in generation|of generation|no leader handed in"),
+    ("one member has a share record", r"is with .*, and is given|was accepted, and is given|is given to .* time"),
+    ("fenced is fenced", r"a fenced producer"),
+    ("offsets by time", r"is told for"),
+    ("retention takes what is old", r"went when .* ms old|and it has no retention"),
+    ("nothing stays open after a clean stop", r"^after a clean stop these are open"),
     ("an answer within 90 s", r"is not answered within"),
     ("somebody can run", r"^Deadlock|^TooManySteps|no thread can run|steps were not enough"),
     ("the run ends", r"the run hung"),

@@ -77,14 +77,18 @@ class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defin
                 self._sleeper = None
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
-        found = []
-        for key in self.get_map().values():
-            sock = self._network.descriptors.get(key.fd)
-            if not isinstance(sock, SimSocket):
+        found, descriptors = [], self._network.descriptors
+        for fd, key in self._fd_to_key.items():
+            sock = descriptors.get(fd)
+            if sock.__class__ is not SimSocket:
                 continue
-            events = (selectors.EVENT_READ if sock.readable else 0) | (selectors.EVENT_WRITE if sock.writable else 0)
-            if events & key.events:
-                found.append((key, events & key.events))
+            wanted, events = key.events, 0
+            if wanted & selectors.EVENT_READ and sock.readable:
+                events = selectors.EVENT_READ
+            if wanted & selectors.EVENT_WRITE and sock.writable:
+                events |= selectors.EVENT_WRITE
+            if events:
+                found.append((key, events))
         if len(found) > 1:  # epoll promises no order
             simulation().rng.shuffle(found)
         return found

@@ -15,7 +15,7 @@ import random
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from simulation.loop import SimLoop
 from simulation.network import Network
 from simulation.primitives import Clocks
 from simulation.scheduler import MILLISECOND, SimTask, Simulation, simulation
+from simulation.watch import Watch
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.partitions import purgatory
 from tidelog.broker.server.node import Node
@@ -39,6 +40,14 @@ SETTINGS = {
     "log.cleaner.dedupe.buffer.size": str(2 << 20),
     "log.cleaner.io.buffer.size": str(64 << 10),
 }
+
+
+def _nothing() -> None:
+    pass
+
+
+class DiedError(Exception):
+    """The daemon was killed, at a call of its disk, while somebody waited for it."""
 
 
 class SimTime:
@@ -114,11 +123,13 @@ class Machine:
         self.network = Network.of(sim)
         self.lives = 0
         self.node: Node | None = None
+        self.watch: Watch | None = None
         self.start_error: BaseException | None = None
         self._loop: SimLoop | None = None
         self._stop: asyncio.Event | None = None
         self._task: SimTask | None = None
-        self._ready: asyncio.Event | None = None
+        self._told: Callable[[], object] = _nothing
+        self.was_struck = False
 
     @property
     def group(self) -> str:
@@ -134,27 +145,43 @@ class Machine:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     async def start(self) -> None:
-        """Starts a daemon; returns when it listens. Raises what its start raised."""
+        """Starts a daemon; returns when it listens. Raises what its start raised, or DiedError."""
         assert not self.is_up
+        if self.disk.open_files or self.disk.maps:  # of a process that could not start, or stop
+            self.disk = self.disk.after_kill()
         self.lives += 1
         self.start_error = None
+        self.was_struck = False
         ready, world = asyncio.Event(), asyncio.get_running_loop()
-        self._task = self.sim.spawn("loop", lambda: self._run(world, ready), group=self.group)
+        self._told = lambda: world.call_soon_threadsafe(ready.set)
+        self._task = self.sim.spawn("loop", lambda: self._run(self._told), group=self.group)
         await ready.wait()
         if self.start_error is not None:
             raise self.start_error
+        if self.was_struck:
+            raise DiedError
 
     async def stop(self) -> None:
-        """Stops it as SIGTERM does; returns when the process has ended."""
+        """Stops it as SIGTERM does; returns when the process has ended. DiedError: it was killed meanwhile."""
         loop, stop, task = self._loop, self._stop, self._task
         assert loop is not None
         assert stop is not None
         assert task is not None
+        self.sim.watch = _nothing
         loop.call_soon_threadsafe(stop.set)
         while not task.done:  # noqa: ASYNC110 - its thread has no loop left at its end
             await asyncio.sleep(0.001)
+        if self.was_struck:
+            raise DiedError
         if self.start_error is not None:
             raise self.start_error
+
+    def left_open(self) -> list[str]:
+        """Files and maps that a daemon has not given back, though it has stopped."""
+        # What was deleted, or replaced, is given back with the process: a start removes it.
+        files = [f"file {file.path}" for file in self.disk.open_files if self.disk.has(file.path, file._inode)]
+        maps = [f"map {mapped.path}" for mapped in self.disk.maps if self.disk.has(mapped.path, mapped._inode)]
+        return sorted(files + maps)
 
     def kill(self) -> None:
         """`kill -9`: the process is gone at this moment; what it wrote stays."""
@@ -166,10 +193,29 @@ class Machine:
         self._end()
         self.disk = self.disk.after_power_cut(seed)
 
+    def strike_in(
+        self, calls: int, end: Callable[[], None], before: Callable[[], object], after: Callable[[], object] = _nothing
+    ) -> None:
+        """Has `end` (`kill`, `cut_power`) happen at the so-manieth changing call of the disk; `before` and `after` it are
+        told, in its thread."""
+
+        def strike() -> None:
+            self.was_struck = True
+            before()
+            end()
+            self._told()
+            after()
+
+        self.disk.strike_in(calls, strike)
+
     def _end(self) -> None:
+        """Ends all threads of the daemon; where this is one of them, it ends when it comes to a switch point."""
         self.disk.is_off = True
         group = self.group
+        self.sim.watch = _nothing
         self.sim.kill(group)
+        if self.sim.current.group == group:
+            self.sim.current.killed = True
         self.network.kill(lambda sock: sock.group == group)
         self.node = None
         for connection in [each for each in _SlowSqlite.opened if each.group == group]:
@@ -179,16 +225,16 @@ class Machine:
                 connection.rollback()
             connection.close()
 
-    def _run(self, world: asyncio.AbstractEventLoop, ready: asyncio.Event) -> None:
+    def _run(self, told: Callable[[], object]) -> None:
         """The daemon's main thread."""
         try:
             with asyncio.Runner(loop_factory=SimLoop) as runner:
-                runner.run(self._serve(world, ready))
+                runner.run(self._serve(told))
         except Exception as error:
             self.start_error = error
-            world.call_soon_threadsafe(ready.set)
+            told()
 
-    async def _serve(self, world: asyncio.AbstractEventLoop, ready: asyncio.Event) -> None:
+    async def _serve(self, told: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
         self._loop, self._stop = loop, asyncio.Event()
@@ -199,9 +245,13 @@ class Machine:
         self.node = node = Node(config, loop, time=self.time, file_system=disk, randomness=randomness)
         try:
             await node.start()
-            world.call_soon_threadsafe(ready.set)
+            logs = node.services.logs
+            self.watch = Watch(disk, logs.logs)
+            self.sim.watch = self.watch.look
+            told()
             await self._stop.wait()
         finally:
+            self.sim.watch = _nothing
             await node.stop()
             self.node = None
 

@@ -3,39 +3,53 @@
     python -m simulation.run --seed 7                    one run, again and again the same
     python -m simulation.run --first 1 --count 200       two hundred
     python -m simulation.run                             until it is stopped
+    python -m simulation.run --seed 7 --keep 0,3x8 --schedule 2      with some of its parts, in another order of threads
 
 Each seed has a process of its own, forked from one that has imported everything, so that no run knows of another. The last line
-of each is `seed N: ok steps=… digest HEX` or `seed N: FAILED …`; with a failure, what was broken stands above. `--jobs` run side
-by side; `--limit-s` is the real time after which a run is given up as hung.
+of each is `seed N: ok steps=… digest HEX` or `seed N: FAILED …`; with a failure, what was broken stands above: history, trace,
+and the
+smallest part of the run that was found to fail too (`smaller.py`). `--jobs` run side by side, each on a processor of its own,
+since one
+thread of a run works at a time; `--limit-s` is the real time after which a run is given up as hung.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import faulthandler
+import gc
 import itertools
 import json
 import logging
 import os
+import select
 import sys
 import time
 import traceback
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
-from simulation import planted
+from simulation import planted, smaller
+from simulation.plan import Plan
 from simulation.primitives import installed
+from simulation.report import Totals, report
 
-#: Events of its history that a failure prints.
+#: Events of its history that a failure prints, and steps of its trace.
 LAST_EVENTS = int(os.environ.get("SIMULATION_EVENTS", "40"))
+#: Seconds that may be spent on making a failure smaller.
+SMALLER_S = 120.0
+SHOWN_ONCE = 3
+"""Failures of one call that are made smaller."""
 
 _real_time, _real_cpu = time.monotonic, time.process_time
+REAL_SELECT = select.select
 
 
 class Result(NamedTuple):
-    """What became of a seed. `events`: what happened how often. Times: virtual, and of the processor."""
+    """What became of a run. `events`: what happened how often. Times: virtual, and of the processor."""
 
     seed: int
     failure: str
@@ -53,38 +67,46 @@ class Result(NamedTuple):
 
 
 class Errors(logging.Handler):
-    """Errors that the daemon logs: none is in order while its disk is sound."""
+    """Errors that the daemon logs: none is in order while its disk is sound.
+
+    It has no lock: one of Python's own, held while a thread waits for its baton, would hold the others for ever.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.found: list[str] = []
+        self.is_expecting = lambda: False
+
+    def createLock(self) -> None:
+        self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        from simulation.scheduler import Simulation
+        from simulation.scheduler import WORLD, Simulation
 
         sim = Simulation.active
-        if sim is not None and not sim.current.killed and sim.current.group != "world":
+        if sim is not None and not sim.current.killed and sim.current.group != WORLD and not self.is_expecting():
             self.found.append(self.format(record))
 
 
-def simulate(seed: int, most_steps: int = 5_000_000) -> Result:
+def simulate(plan: Plan, most_steps: int = 5_000_000) -> Result:
     """One run. In a process where the primitives are installed and `machine.arrange` was called."""
     from simulation.history import Broken
     from simulation.loop import SimLoop
     from simulation.scheduler import Simulation, SimulationError
-    from simulation.workload import World
+    from simulation.world import World
 
     began = _real_cpu()
     errors = Errors()
     logging.getLogger().addHandler(errors)
     failure, events, world = "", {}, None
-    with Simulation(seed, most_steps=most_steps) as sim:
+    with Simulation(plan.seed, schedule=plan.schedule, most_steps=most_steps) as sim:
         try:
             with asyncio.Runner(loop_factory=SimLoop) as runner:
 
                 async def whole() -> None:
                     nonlocal world
-                    world = World(sim)
+                    world = World(sim, plan)
+                    errors.is_expecting = lambda: not world.is_sound  # type: ignore[union-attr]
                     await world.run()
 
                 runner.run(whole())
@@ -98,13 +120,13 @@ def simulate(seed: int, most_steps: int = 5_000_000) -> Result:
             if world is not None:
                 events = {**world.history.counts, **sim.counts}
                 if failure:
-                    failure += "\n" + "\n".join([str(world.profile), *world.history.events[-LAST_EVENTS:]])
+                    failure += "\n".join(["", str(plan), *world.history.events[-LAST_EVENTS:], sim.trace(LAST_EVENTS)])
                 world.machine.remove()
         if sim.failure is not None:
-            failure = str(sim.failure)
+            failure = "\n".join([str(sim.failure), failure])
         if failure and errors.found:
             failure += "\nlogged before: " + "\n".join(errors.found)
-        result = Result(seed, failure, sim.steps, sim.digest, sim.now_ns / 1e9, _real_cpu() - began, events)
+        result = Result(plan.seed, failure, sim.steps, sim.digest, sim.now_ns / 1e9, _real_cpu() - began, events)
     logging.getLogger().removeHandler(errors)
     return result
 
@@ -119,8 +141,8 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}\n{''.join(traceback.format_exception(error))}"
 
 
-def _in_child(seed: int, limit_s: float) -> tuple[int, int]:
-    """Forks a process for a seed; its number, and the pipe with its result."""
+def _in_child(plan: Plan, limit_s: float, processor: int) -> tuple[int, int]:
+    """Forks a process for a run; its number, and the pipe with its result."""
     reading, writing = os.pipe()
     sys.stdout.flush()
     child = os.fork()
@@ -129,90 +151,156 @@ def _in_child(seed: int, limit_s: float) -> tuple[int, int]:
         return child, reading
     os.close(reading)
     faulthandler.dump_traceback_later(limit_s, exit=True)
+    # Its threads work by turns: on two processors each turn would wake the other one up.
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, {processor})
     # Daemons that were killed leave tasks and coroutines that nobody ends: as after a kill, and no news.
     logging.getLogger().addHandler(logging.NullHandler())
     sys.unraisablehook = lambda _: None
     code = 1
     try:
         with os.fdopen(writing, "w") as pipe:
-            json.dump(simulate(seed)._asdict(), pipe)
+            json.dump(simulate(plan)._asdict(), pipe)
         code = 0
     finally:
         os._exit(code)
 
 
-def run_all(seeds: Iterator[int], jobs: int, limit_s: float) -> Iterator[Result]:
+def run_all(plans: Iterable[Plan], jobs: int, limit_s: float) -> Iterator[tuple[Plan, Result]]:
     """Results as they come, `jobs` at a time. A child that hangs has printed its stacks, and is a failure."""
-    running: dict[int, tuple[int, int]] = {}
-    for seed in itertools.chain(seeds, itertools.repeat(None)):
-        if seed is not None:
-            running.update({child: (seed, pipe) for child, pipe in [_in_child(seed, limit_s)]})
-        if not running:
-            return
-        if seed is None or len(running) >= jobs:
-            # The oldest one's result is read whole before it is waited for: a full pipe would hold it.
-            child, (its_seed, pipe) = next(iter(running.items()))
-            del running[child]
-            with os.fdopen(pipe) as file:
-                text = file.read()
+    running: dict[int, tuple[int, Plan, int, bytearray]] = {}
+    """By pipe: child, plan, processor, what it has told so far."""
+    free = [
+        processor for _, processor in zip(range(jobs), itertools.cycle(sorted(os.sched_getaffinity(0))), strict=False)
+    ]
+    waiting = iter(plans)
+    is_over = False
+    while running or not is_over:
+        while free and not is_over:
+            plan = next(waiting, None)
+            if plan is None:
+                is_over = True
+                break
+            processor = free.pop()
+            child, pipe = _in_child(plan, limit_s, processor)
+            running[pipe] = child, plan, processor, bytearray()
+        for pipe in REAL_SELECT(list(running), [], [])[0] if running else ():
+            child, plan, processor, told = running[pipe]
+            if chunk := os.read(pipe, 1 << 16):
+                told += chunk
+                continue
+            os.close(pipe)
             os.waitpid(child, 0)
+            del running[pipe]
+            free.append(processor)
             try:
-                yield Result(**json.loads(text))
+                result = Result(**json.loads(told))
             except ValueError:
-                yield Result(its_seed, f"the run hung, or its process ended, within {limit_s:g} s", 0, "", 0, 0, {})
+                result = Result(plan.seed, f"the run hung, or its process ended, within {limit_s:g} s", 0, "", 0, 0, {})
+            yield plan, result
 
 
-def main(arguments: list[str]) -> int:
+def in_order(results: Iterable[tuple[Plan, Result]], first: int) -> Iterator[Result]:
+    """Results in the order of their seeds, which are consecutive, from the first on; a single one as it is."""
+    waiting: dict[int, Result] = {}
+    upcoming = first
+    for plan, result in results:
+        waiting[plan.seed] = result
+        while upcoming in waiting:
+            yield waiting.pop(upcoming)
+            upcoming += 1
+    yield from waiting.values()
+
+
+def make_ready() -> None:
+    """Imports the daemon, and lets one run go by: what is made once, as codecs are, is there in all children, and is none of
+    theirs."""
+    from simulation import machine
+
+    machine.arrange()
+    machine.import_everything()
+    # Printed nowhere: where this run fails, the others do so too, and tell it.
+    simulate(Plan.of(0))
+    gc.collect()
+    gc.freeze()  # children don't copy what their collector would look at
+
+
+def arguments_of(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make simulate")
     parser.add_argument("--seed", type=int, help="one run")
+    parser.add_argument("--keep", help="parts of that run, as a failure names them")
+    parser.add_argument("--schedule", type=int, default=0, help="another order of threads")
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--count", type=int, help="so many; without it, until stopped")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--limit-s", type=float, default=300.0)
     parser.add_argument("--seconds", type=float, help="begin no further run after so long")
     parser.add_argument(
+        "--smaller-s", type=float, default=SMALLER_S, help="for making a failure smaller; 0: not at all"
+    )
+    parser.add_argument("--report", type=Path, help="writes what met what there")
+    parser.add_argument(
         "--planted", metavar="NAME", help="with a defect of `planted.py`; stops at the first seed that fails"
     )
-    options = parser.parse_args(arguments)
-    seeds: Iterator[int] = itertools.count(options.first)
+    return parser.parse_args(arguments)
+
+
+def plans_of(options: argparse.Namespace) -> Iterator[Plan]:
+    """What is to be run."""
     if options.seed is not None:
-        seeds = iter([options.seed])
-    elif options.count is not None:
-        seeds = iter(range(options.first, options.first + options.count))
+        plan = Plan.of(options.seed)
+        if options.keep is not None:
+            plan = plan.kept(options.keep)
+        yield plan.keeping(plan.parts, options.schedule)
+        return
     began = _real_time()
-    if options.seconds is not None:
-        seeds = itertools.takewhile(lambda _: _real_time() - began < options.seconds, seeds)
-    total: Counter[str] = Counter()
-    failed, runs, virtual_s, cpu_s = [], 0, 0.0, 0.0
+    seeds = itertools.count(options.first)
+    for seed in seeds if options.count is None else itertools.islice(seeds, options.count):
+        if options.seconds is not None and _real_time() - began >= options.seconds:
+            return
+        yield Plan.of(seed)
+
+
+def main(arguments: list[str]) -> int:
+    options = arguments_of(arguments)
+    totals = Totals()
     if options.planted is not None:
         planted.plant(options.planted)
+        options.smaller_s = 0.0
     with installed():
-        from simulation import machine
-
-        machine.arrange()
-        machine.import_everything()
+        make_ready()
+        began = _real_time()
         try:
-            for result in run_all(seeds, options.jobs, options.limit_s):
-                runs += 1
-                virtual_s += result.virtual_s
-                cpu_s += result.cpu_s
-                total.update(result.events)
+            for result in in_order(run_all(plans_of(options), options.jobs, options.limit_s), options.first):
+                totals.add(result.seed, bool(result.failure), result.virtual_s, result.cpu_s, result.events)
                 if result.failure:
-                    failed.append(result.seed)
-                    print(result.failure, flush=True)
-                if result.failure or options.seed is not None or runs % 100 == 0:
+                    _tell(result, options, len(totals.failed))
+                if result.failure or options.seed is not None or totals.runs % 100 == 0:
                     print(result.line, flush=True)
                 if result.failure and options.planted is not None:
                     break
         except KeyboardInterrupt:
             print("stopped")
+    totals.real_s = _real_time() - began
     if options.seed is None:
-        print(
-            f"{runs} runs, {len(failed)} failed {failed or ''}: {virtual_s:.0f} s of virtual time in {cpu_s:.0f} s of CPU"
-        )
-        for event, count in total.most_common():
+        print(totals.line)
+        for event, count in totals.events.most_common():
             print(f"{count:9} {event}")
-    return 1 if failed else 0
+    if options.report is not None:
+        options.report.write_text(report(totals), encoding="utf-8")
+    return 1 if totals.failed else 0
+
+
+def _tell(result: Result, options: argparse.Namespace, number: int) -> None:
+    """A failure, and what is left of it when it is made smaller."""
+    print(result.failure, flush=True)
+    if not options.smaller_s or number > SHOWN_ONCE or options.keep is not None:
+        return
+    until = _real_time() + options.smaller_s
+    found = smaller.smaller(
+        Plan.of(result.seed), lambda plans: run_all(plans, options.jobs, options.limit_s), lambda: _real_time() < until
+    )
+    print(found, flush=True)
 
 
 if __name__ == "__main__":

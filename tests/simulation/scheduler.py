@@ -22,8 +22,13 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from hashlib import blake2b
+from types import FrameType
+from typing import Any
 
 MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
+
+WORLD = "world"
+"""Group of the threads that are not the daemon's."""
 
 MONOTONIC_START_NS = 4_000_000_000 * SECOND
 """Beyond any clock of a machine: compiled code that reads the machine's own computes a negative duration, not a huge one."""
@@ -32,9 +37,18 @@ WALL_START_NS = 1_700_000_000 * SECOND
 #: Steps that one thread may take in a row while others could run, where priorities decide: some loops wait by going round.
 _MOST_IN_A_ROW = 500
 _HASHED_AT_ONCE = 1 << 12
+#: Steps between two looks of `Simulation.watch`.
+WATCH_EVERY = 16
 _LEAST_STEP_NS = 200
 #: Files whose frames stacks leave out.
 _ENGINE = ("/simulation/scheduler.py", "/simulation/primitives.py", "/threading.py")
+
+
+TraceFunction = Callable[[FrameType, str, Any], Any]
+
+
+def _nothing() -> None:
+    pass
 
 
 class Killed(BaseException):
@@ -92,7 +106,9 @@ class Simulation:
     """See the module. Called by the thread that has the baton, unless said otherwise.
 
     Attributes:
-        rng: what the world decides by: delays, faults. The scheduler has another one.
+        rng: what the world decides by: delays, faults. The scheduler has another one, which `schedule` changes too.
+        tracer: trace function of the daemon's threads (`sys.settrace`), None for none.
+        watch: called at every WATCH_EVERY-th step, with the baton, and must not come to a switch point.
         steps: choices made so far.
         counts: what happened below the history, for reports.
         now_ns: virtual time since the start.
@@ -100,10 +116,11 @@ class Simulation:
 
     active: Simulation | None = None
 
-    def __init__(self, seed: int, *, most_steps: int = 5_000_000) -> None:
+    def __init__(self, seed: int, *, schedule: int = 0, most_steps: int = 5_000_000) -> None:
         self.seed = seed
         self.rng = random.Random(f"world {seed}")
-        self._chooser = random.Random(f"schedule {seed}")
+        self.schedule = schedule
+        self._chooser = random.Random(f"schedule {seed} {schedule}" if schedule else f"schedule {seed}")
         self._most_steps = most_steps
         self.steps = 0
         self.counts: Counter[str] = Counter()
@@ -117,12 +134,16 @@ class Simulation:
         self._runnable: list[SimTask] = []
         self.by_priority = self._chooser.random() < 0.4
         self.switch_chance = self._chooser.choice((0.05, 0.2, 0.5, 0.9))
+        self._change_chance = self._chooser.choice((0.001, 0.003, 0.01, 0.03))
+        self.tracer: TraceFunction | None = None
+        self.watch: Callable[[], None] = _nothing
+        self.is_looking = False
         self._in_a_row = 0
         self._hash = blake2b(digest_size=8)
         self._unhashed: list[str] = []
         self._return_to: SimTask | None = None
         self.failure: SimulationError | None = None
-        self.current = self._new_task("main", "world")
+        self.current = self._new_task("main", WORLD)
         self.current.started = True
 
     # --- life ---
@@ -161,13 +182,17 @@ class Simulation:
         task.baton.acquire()
         task.ident, task.started = _thread.get_ident(), True
         try:
+            if self.tracer is not None and task.group != WORLD:
+                sys.settrace(self.tracer)
             if not task.killed:
                 run()
         except Killed:
             pass
         except BaseException as error:  # an exception that ends a thread is told, as `threading.excepthook` does
-            self.thread_failed(task, error)
+            if not task.killed:
+                self.thread_failed(task, error)
         finally:
+            sys.settrace(None)
             task.done = True
             self._leave_row(task)
             for joiner in task.joiners:
@@ -214,12 +239,14 @@ class Simulation:
     def switch(self, where: str) -> None:
         """Another thread may run now."""
         me = self.current
-        self._check(me)
+        if me.killed:
+            raise Killed
         me.where = where
         following = self._choose(me)
         if following is not me:
             self._hand_over(me, following)
-        self._check(me)
+        if self.failure is not None and me.number == 0:
+            raise self.failure
 
     def block(self, where: str, timeout_ns: int | None = None) -> bool:
         """Waits until `wake`, or for so long; False when the time is over."""
@@ -233,7 +260,8 @@ class Simulation:
         following = self._choose(me)
         if following is not me:
             self._hand_over(me, following)
-        self._check(me)
+        if self.failure is not None and me.number == 0:
+            raise self.failure
         return me.woken
 
     def sleep(self, seconds: float) -> None:
@@ -287,14 +315,16 @@ class Simulation:
     def _choose(self, me: SimTask) -> SimTask:
         """The thread that runs next; the main thread, for the failure to be raised there, when the run can't go on."""
         self.steps += 1
+        steps = self.steps
+        if not steps % WATCH_EVERY:
+            self._look()
+            if steps > self._most_steps and self.failure is None:
+                return self._fail(TooManySteps, f"{self._most_steps} steps were not enough")
         if self.failure is not None:
             return self.tasks[0]
-        if self.steps > self._most_steps:
-            return self._fail(TooManySteps, f"{self._most_steps} steps were not enough")
-        self.now_ns += _LEAST_STEP_NS + (self.steps * 2_654_435_761 >> 7 & 0xFFF)
-        if (self._events and self._events[0][0] <= self.now_ns) or (
-            self._deadlines and self._deadlines[0][0] <= self.now_ns
-        ):
+        self.now_ns = now = self.now_ns + _LEAST_STEP_NS + (steps * 2_654_435_761 >> 7 & 0xFFF)
+        events, deadlines = self._events, self._deadlines
+        if (events and events[0][0] <= now) or (deadlines and deadlines[0][0] <= now):
             self._run_due()
         while not self._runnable:
             upcoming = [entry[0][0] for entry in (self._events, self._deadlines) if entry]
@@ -307,6 +337,17 @@ class Simulation:
         if len(self._unhashed) >= _HASHED_AT_ONCE:
             self._hash_now()
         return following
+
+    def _look(self) -> None:
+        """Has the invariants looked at; what is broken fails the run, in the main thread."""
+        if self.failure is None:
+            self.is_looking = True
+            try:
+                self.watch()
+            except Exception as error:
+                self.failure = SimulationError(f"step {self.steps}, in {self.current}: {error}")
+            finally:
+                self.is_looking = False
 
     def _run_due(self) -> None:
         now = self.now_ns
@@ -322,7 +363,7 @@ class Simulation:
         if self.by_priority:
             best = max(row, key=lambda task: (task.priority, -task.number))
             self._in_a_row = self._in_a_row + 1 if best is me else 0
-            if self._in_a_row > _MOST_IN_A_ROW or chooser.random() < 0.01:
+            if self._in_a_row > _MOST_IN_A_ROW or chooser.random() < self._change_chance:
                 best.priority = chooser.random() * min(task.priority for task in row)
                 self._in_a_row = 0
             return best
@@ -333,6 +374,18 @@ class Simulation:
     def _fail(self, kind: type[SimulationError], why: str) -> SimTask:
         self.failure = kind(f"{why}\n{self.stacks()}")
         return self.tasks[0]
+
+    def trace(self, count: int) -> str:
+        """The last steps: who had the baton after whom, where, and what happened in between."""
+        names = {str(task.number): str(task) for task in self.tasks}
+        lines = []
+        for line in self._unhashed[-count:]:
+            words = line.split(" ", 2)
+            if len(words) == 3 and words[0] in names and words[1] in names:
+                lines.append(f"    {names[words[1]]} at {words[2]}, then {names[words[0]]}")
+            else:
+                lines.append(f"    {line}")
+        return "\n".join(["--- trace:", *lines])
 
     def stacks(self) -> str:
         """Where each thread stands."""

@@ -12,16 +12,24 @@ from pathlib import Path
 
 import pytest
 from simulation.planted import DEFECTS, Defect
+from simulation.regressions import REGRESSIONS, Regression
 from support.patience import PATIENCE_S
 
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def lines_of(*arguments: str, hash_seed: str = "random", code: int = 0) -> list[str]:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "defect" in metafunc.fixturenames:
+        count = metafunc.config.getoption("--simulation-defects")
+        chosen = sorted(DEFECTS, key=lambda defect: defect.seeds)[:count]
+        metafunc.parametrize("defect", chosen, ids=lambda defect: defect.name)
+
+
+def lines_of(*arguments: str, hash_seed: str = "random", code: int = 0, patience_s: float = 0.0) -> list[str]:
     """What a run prints; it must end with that code."""
     ran = subprocess.run(
         [sys.executable, "-m", "simulation.run", *arguments], cwd=TESTS, capture_output=True, text=True,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed}, timeout=20 * PATIENCE_S, check=False,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed}, timeout=patience_s + 20 * PATIENCE_S, check=False,
     )  # fmt: skip
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran.stdout.splitlines()
@@ -34,19 +42,32 @@ def test_a_seed_is_the_same_run_in_each_process_whatever_the_hashes(seed: str) -
     assert [first] == lines_of("--seed", seed, hash_seed="2")
 
 
-def test_two_seeds_are_two_runs() -> None:
-    (one,), (other,) = lines_of("--seed", "3"), lines_of("--seed", "4")
-    assert one.split()[-1] != other.split()[-1]
+def test_two_seeds_and_two_schedules_are_two_runs() -> None:
+    lines = [lines_of("--seed", "3"), lines_of("--seed", "4"), lines_of("--seed", "3", "--schedule", "1")]
+    assert len({line.split()[-1] for (line,) in lines}) == 3
 
 
-@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_parts_of_a_run_are_a_run() -> None:
+    (line,) = lines_of("--seed", "3", "--keep", "0x3")
+    assert line.startswith("seed 3: ok steps=")
+
+
 def test_finds_a_planted_defect(defect: Defect) -> None:
-    told = lines_of("--planted", defect.name, "--count", str(defect.seeds), code=1)
+    told = lines_of("--planted", defect.name, "--count", str(defect.seeds), code=1, patience_s=3600.0)
     print(*[line for line in told if line.startswith("seed ")])
     assert any("FAILED" in line and "hung" not in line for line in told)
 
 
+@pytest.mark.parametrize("regression", REGRESSIONS, ids=str)
+def test_a_defect_that_was_found_stays_mended(regression: Regression) -> None:
+    arguments = ["--seed", str(regression.seed), "--schedule", str(regression.schedule)]
+    if regression.keep:
+        arguments += ["--keep", regression.keep]
+    (line,) = lines_of(*arguments)
+    assert line.startswith(f"seed {regression.seed}: ok ")
+
+
 def test_no_promise_is_broken(simulation_seconds: float) -> None:
-    first, *events = lines_of("--seconds", str(simulation_seconds))
+    first, *events = lines_of("--seconds", str(simulation_seconds), patience_s=simulation_seconds)
     print(first, *events, sep="\n")
     assert " 0 failed" in first

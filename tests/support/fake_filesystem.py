@@ -484,6 +484,8 @@ class FakeFileSystem:
     def rename_new(self, source: StrPath, target: StrPath) -> None:
         if not self.renames_exclusively:
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), os.fspath(target))
+        if self._find(source) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(source))
         if self._find(target) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(target))
         self.rename(source, target)

@@ -115,9 +115,9 @@ RINGS = [
     Ring(
         "simulation",
         [*PYTEST, "tests/simulation", "--simulation-seconds", "30"],
-        [*PYTEST, *UNLIMITED, "tests/simulation", "--simulation-seconds", "2400"],
-        2,
-        50,
+        [*PYTEST, *UNLIMITED, "tests/simulation", "--simulation-seconds", "2400", "--simulation-defects", "100"],
+        2.5,
+        90,
     ),
     Ring("mutations", [], ["make", "mutations"], 0, 30),
     Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50", "FUZZ_SEED=1"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 3, 40),

@@ -1,0 +1,194 @@
+"""What happens in a run, as a list: which clients work, and which troubles come when. `Plan.of(seed)` draws it.
+
+Each `Part` draws its random numbers from a generator of its own, so that a run without some of them, or with fewer operations
+of one, is a run in which the others do the same: that is how a failure is made smaller (`smaller.py`). A plan is a swarm
+(Groce et al.
+2012): a seed has some kinds of clients and of troubles, and not the others, since what is in every run hides what it hides.
+No part serves one defect.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+#: Kinds of clients, and how many of one kind a run has at most.
+CLIENTS = {
+    "writer": 2, "idempotent": 2, "old-writer": 1, "transactional": 2, "reader": 3, "old-reader": 1, "committer": 1,
+    "classic-member": 3, "consumer-member": 3, "share-member": 3, "remaker": 1, "looker": 1, "wide-reader": 1,
+}  # fmt: skip
+WRITERS, READERS = ("writer", "idempotent", "transactional"), ("reader", "wide-reader")
+#: Clients of one run, so that it has an end.
+MOST_CLIENTS = 8
+MOST_ACTS = 9
+#: Kinds of troubles, with weights. Those that need a disk that syncs before an answer stand in `DURABLE_ACTS`.
+ACTS = {
+    "kill": 3, "kill at a disk call": 3, "restart": 3, "resets": 4, "silence": 2, "slow disk": 2, "stuck disk": 1,
+    "failing disk": 2,
+    "full disk": 2, "delete records": 4, "alter settings": 3, "more partitions": 1, "clock jump": 1, "quiet spell": 3,
+    "delete group": 2,
+}  # fmt: skip
+DURABLE_ACTS = {"power cut": 4, "power cut at a disk call": 4}
+#: Folders of modules in which threads may be switched at any line, in runs that do so: shared state is there.
+ROOMS = (
+    "storage/log", "storage/segment", "storage/manager", "storage/producers", "storage/index", "cleaner", "broker/cleaning",
+    "broker/partitions", "broker/produce_fetch", "broker/groups", "broker/transactions", "broker/coordinator", "broker/share",
+    "broker/metadata", "broker/network",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """One client, or one trouble.
+
+    Attributes:
+        index: its place in the whole plan, by which `make simulate KEEP=` names it.
+        number: tells those of a kind apart; with the seed it decides all that the part does.
+        most: operations at most; 0 for no bound.
+    """
+
+    index: int
+    kind: str
+    number: int
+    most: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.index}: {self.kind} {self.number}" + (f", {self.most} operations" if self.most else "")
+
+    @property
+    def is_client(self) -> bool:
+        return self.kind in CLIENTS
+
+    def simpler(self) -> list[Part]:
+        """The same with fewer operations, the simplest first."""
+        if not self.is_client:
+            return []
+        return [replace(self, most=most) for most in (1, 2, 4, 8, 16) if not self.most or most < self.most]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """See the module.
+
+    Attributes:
+        durable: the log is synced before an answer (log.flush.interval.messages=1); the power may be cut.
+        seconds: virtual time of the work, without its quiet spells.
+        schedule: another number is another order of threads, with the same parts.
+        rooms, line_chance: where threads are switched between lines too, and how often; 0: nowhere.
+        topics: settings of each topic.
+        network: what `network.Delays` are, in its units.
+    """
+
+    seed: int
+    durable: bool
+    seconds: float
+    partitions: int
+    settings: dict[str, str]
+    topics: dict[str, dict[str, Any]]
+    network: dict[str, Any]
+    rooms: tuple[str, ...]
+    line_chance: float
+    parts: tuple[Part, ...]
+    schedule: int = 0
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        rng = random.Random(f"plan {seed}")
+        durable = rng.random() < 0.6
+        segment_bytes = rng.choice((2 << 10, 8 << 10, 64 << 10))
+        traced = rng.random() < 0.2
+        return cls(
+            seed, durable, rng.choice((2.0, 4.0, 8.0)), rng.choice((1, 2)), _settings(rng, durable),
+            _topics(rng, segment_bytes), _network(rng), tuple(rng.sample(ROOMS, rng.randrange(1, 4))) if traced else (),
+            rng.choice((0.003, 0.02, 0.1)) if traced else 0.0, _parts(rng, durable),
+        )  # fmt: skip
+
+    def part_rng(self, part: Part) -> random.Random:
+        """The numbers of a part, whatever else there is."""
+        return random.Random(f"{part.kind} {part.number} {self.seed}")
+
+    def keeping(self, parts: tuple[Part, ...], schedule: int = 0) -> Plan:
+        return replace(self, parts=parts, schedule=schedule)
+
+    def kept(self, text: str) -> Plan:
+        """The plan with some of its parts: `0,3x8,5` keeps the first, eight operations of the fourth, and the sixth."""
+        found = []
+        for word in filter(None, text.split(",")):
+            index, _, most = word.partition("x")
+            found.append(replace(self.parts[int(index)], most=int(most or 0)))
+        return replace(self, parts=tuple(found))
+
+    @property
+    def keep(self) -> str:
+        """What `kept` takes."""
+        return ",".join(f"{part.index}x{part.most}" if part.most else str(part.index) for part in self.parts)
+
+
+def _settings(rng: random.Random, durable: bool) -> dict[str, str]:
+    settings = {
+        "log.retention.check.interval.ms": str(rng.choice((300, 2000, 20_000))),
+        "log.initial.task.delay.ms": "200",
+        "log.cleaner.backoff.ms": str(rng.choice((200, 1500))),
+        "log.cleaner.threads": str(rng.choice((1, 1, 2))),
+        "log.segment.delete.delay.ms": str(rng.choice((0, 500, 60_000))),
+        "log.flush.offset.checkpoint.interval.ms": str(rng.choice((500, 5000))),
+        "offsets.topic.num.partitions": "2",
+        "transaction.state.log.num.partitions": "2",
+        "share.coordinator.state.topic.num.partitions": "2",
+        "offsets.topic.segment.bytes": str(rng.choice((4 << 10, 1 << 20))),
+        "transaction.state.log.segment.bytes": str(rng.choice((4 << 10, 1 << 20))),
+        "log.index.size.max.bytes": str(rng.choice((240, 4 << 10))),
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": "6000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "1000",
+        "group.share.min.session.timeout.ms": "1000",
+        "group.share.session.timeout.ms": "6000",
+        "group.share.min.heartbeat.interval.ms": "100",
+        "group.share.heartbeat.interval.ms": "1000",
+        "group.share.min.record.lock.duration.ms": "1000",
+        "group.share.record.lock.duration.ms": "2000",
+    }
+    if durable:
+        settings["log.flush.interval.messages"] = "1"
+    return settings
+
+
+def _topics(rng: random.Random, segment_bytes: int) -> dict[str, dict[str, Any]]:
+    common = {"segment.bytes": segment_bytes, "index.interval.bytes": rng.choice((100, 4096))}
+    return {
+        "plain": {**common, **rng.choice(({}, {"retention.bytes": 4 * segment_bytes}, {"retention.ms": 4000}))},
+        "keyed": {**common, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000",
+                  "delete.retention.ms": rng.choice((0, 3000)), "min.compaction.lag.ms": rng.choice((0, 0, 1500))},
+        "other": common,
+    }  # fmt: skip
+
+
+def _network(rng: random.Random) -> dict[str, Any]:
+    return {
+        "most": rng.choice((100, 1000, 10_000)) * 1000,
+        "late_chance": rng.choice((0.0, 0.01, 0.1)),
+        "late_most": rng.choice((20, 500)) * 1_000_000,
+        "segment": rng.choice((50, 500, 1460, 1460)),
+        "window": rng.choice((900, 16 << 10, 256 << 10)),
+    }
+
+
+def _parts(rng: random.Random, durable: bool) -> tuple[Part, ...]:
+    kinds = {kind for kind in CLIENTS if rng.random() < 0.35}
+    for needed in (WRITERS, READERS):
+        if not kinds.intersection(needed):
+            kinds.add(rng.choice(needed))
+    clients = [
+        (kind, number) for kind in CLIENTS if kind in kinds for number in range(rng.randrange(1, CLIENTS[kind] + 1))
+    ]
+    while len(clients) > MOST_CLIENTS:
+        clients.pop(rng.randrange(len(clients)))
+    weights = {**ACTS, **(DURABLE_ACTS if durable else {})}
+    weights = {kind: weight for kind, weight in weights.items() if rng.random() < 0.4}
+    acts: list[tuple[str, int]] = []
+    if weights:
+        chosen = rng.choices(list(weights), list(weights.values()), k=rng.randrange(MOST_ACTS))
+        acts = [(kind, number) for number, kind in enumerate(chosen)]
+    return tuple(Part(index, kind, number) for index, (kind, number) in enumerate([*clients, *acts]))

@@ -1,0 +1,211 @@
+"""One run: the machine, the clients at work, the troubles that come, and the judgement at the end, all by the plan of a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from simulation.client import Lost
+from simulation.history import Broken, History, Place, Rules
+from simulation.machine import DiedError, Machine
+from simulation.network import Network
+from simulation.plan import Part, Plan
+from simulation.scheduler import Simulation
+from simulation.work import NONE, PASSING, PAUSE_S, UNCERTAIN, Client, Commits
+from support.left_behind import faults_of
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import create_topics
+
+#: What an end may take: the last requests, and a start after the worst crash, in virtual seconds.
+END_S = 3600.0
+#: Starts that a bad disk may fail.
+MOST_STARTS = 3
+MOST_THREADS = 100
+JUDGE = Part(-1, "judge", 0)
+
+
+class World:
+    """See the module. The world's thread.
+
+    Attributes:
+        is_over: clients end.
+        is_sound: the disk has not failed in this life of the daemon.
+        open_transactions: of clients, now.
+    """
+
+    def __init__(self, sim: Simulation, plan: Plan) -> None:
+        self.sim = sim
+        self.plan = plan
+        self.machine = Machine(sim, plan.settings)
+        self.history = History(sim)
+        self.history.now_ms = self.machine.time.milliseconds
+        self.commits = Commits()
+        self.places: list[Place] = []
+        self.is_over = False
+        self.is_sound = True
+        self.open_transactions = 0
+        self._resting = asyncio.Event()
+        self._resting.set()
+        self._make_oracles()
+        for name, value in plan.network.items():
+            setattr(Network.of(sim).delays, name, value)
+
+    def _make_oracles(self) -> None:
+        from simulation.groups import ClassicGroups, Ownership
+        from simulation.share import Deliveries
+
+        self.classic, self.owners, self.deliveries = ClassicGroups(), Ownership(), Deliveries()
+
+    async def run(self) -> None:
+        """The whole run. Raises Broken."""
+        from simulation.chaos import Chaos
+        from simulation.clients import CLIENTS
+
+        if self.plan.rooms:
+            from simulation.preemption import Preemption
+
+            self.sim.tracer = Preemption(self.sim, self.plan.rooms, self.plan.line_chance).on_call
+        await self.machine.start()
+        for name, settings in self.plan.topics.items():
+            await self.create(name, settings)
+        chaos = Chaos(self, [part for part in self.plan.parts if not part.is_client])
+        work: list[Awaitable[None]] = [
+            CLIENTS[part.kind](self, part).run() for part in self.plan.parts if part.is_client
+        ]
+        async with asyncio.timeout(10 * self.plan.seconds + END_S):
+            async with asyncio.TaskGroup() as group:
+                for part in [*work, chaos.run()]:
+                    group.create_task(part)  # type: ignore[arg-type]
+        await self._judge(chaos)
+
+    async def turn(self) -> None:
+        """Where clients wait while nobody works."""
+        if not self._resting.is_set():
+            await self._resting.wait()
+
+    async def rest(self, seconds: float) -> None:
+        """A while in which clients begin nothing."""
+        self._resting.clear()
+        await asyncio.sleep(seconds)
+        self._resting.set()
+
+    async def create(self, name: str, settings: dict[str, Any]) -> None:
+        """Makes a topic, with patience."""
+        configs = [create_topics.CreatableTopicConfig(name=key, value=str(value)) for key, value in settings.items()]
+        topic = create_topics.CreatableTopic(
+            name=name, num_partitions=self.plan.partitions, replication_factor=1, configs=configs
+        )
+        request = create_topics.CreateTopicsRequest(topics=[topic])
+        client = Client(self, JUDGE)
+        while True:
+            try:
+                answer = await client.channel.ask(request, create_topics.CreateTopicsResponse, 4)
+                error = answer.topics[0].error_code
+                if error in (NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    break
+                client.refuses(f"topic {name} is not made", error, PASSING | UNCERTAIN)
+            except Lost:
+                pass
+            await asyncio.sleep(PAUSE_S)
+        client.channel.close()
+        self.history.note("topic", name=name)
+        for number in range(self.plan.partitions):
+            self.add_place((name, number), settings)
+
+    def add_place(self, place: Place, settings: dict[str, Any]) -> None:
+        """A partition that everybody may use."""
+        if place not in self.places:
+            self.places.append(place)
+            self.history.log(place, rules_of(settings))
+
+    # --- the end ---
+
+    def verify(self) -> None:
+        """What a clean stop leaves: no open files, and no faults by `log verify` and `log scrub`."""
+        machine, disk = self.machine, self.machine.disk
+        if not self.is_sound:
+            return
+        if left := machine.left_open():
+            raise Broken(f"after a clean stop these are open: {', '.join(left[:10])}")
+        disk.is_quiet = True
+        faults = faults_of(disk, str(machine.directory))
+        disk.is_quiet = False
+        self.history.note("verified")
+        if faults:
+            raise Broken("log verify after a clean stop: " + "; ".join(faults))
+
+    async def _judge(self, chaos: Any) -> None:
+        """Stops, looks, starts again, and reads everything."""
+        threads = sum(not task.done for task in self.sim.tasks)
+        if threads > MOST_THREADS:
+            raise Broken(f"the daemon has {threads} threads")
+        await chaos.restart()
+        for place in self.places:
+            _, found, _ = await self._read_whole(place, 0)
+            start, committed, stable = await self._read_whole(place, 1)
+            self.history.judge_log(place, start, found, set(committed.values()), stable)
+        await self.machine.stop()
+        self.verify()
+
+    async def _read_whole(self, place: Place, isolation: int) -> tuple[int, dict[int, str], int]:
+        """The log's start, as it is afterwards, since retention goes on; the name of each record in it; where reading ended."""
+        from simulation.readers import EARLIEST, LATEST, Reader, Target
+
+        reader = Reader(self, JUDGE, Target(place, isolation))
+        start = await self._surely(lambda: reader.offset_of(EARLIEST))
+        end = await self._surely(lambda: reader.offset_of(LATEST))
+        reader.position = start
+        while reader.position < end:
+            before = reader.position
+            await self._surely(lambda: reader.fetch(100))
+            if reader.position == before:
+                # Only a transaction that is still open holds a reader of committed data.
+                if isolation == 1 and reader.marks.stable <= before:
+                    break
+                raise Broken(f"{place}: nothing is read at {before}, and the log ends at {end}")
+            end = max(end, reader.marks.high) if isolation == 0 else end
+        start = await self._surely(lambda: reader.offset_of(EARLIEST))
+        reader.channel.close()
+        return start, reader.found, reader.position
+
+    async def _surely(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """At the end nothing is in the way but what was silenced before."""
+        for _ in range(5):
+            try:
+                return await ask()
+            except Lost:
+                await asyncio.sleep(PAUSE_S)
+        raise Broken("nobody answers at the end")
+
+
+def rules_of(settings: dict[str, Any]) -> Rules:
+    """What settings of a topic let become of its records."""
+    retention = settings.get("retention.ms")
+    return Rules(
+        "compact" in str(settings.get("cleanup.policy")), None if retention is None else int(retention),
+        "retention.bytes" in settings, int(settings.get("delete.retention.ms", 86_400_000)),
+        int(settings.get("min.compaction.lag.ms", 0)),
+    )  # fmt: skip
+
+
+async def started(machine: Machine, patience_s: float, rng: random.Random) -> None:
+    """Starts the daemon, again and again while its disk refuses, or somebody kills it."""
+    tries = 0
+    while True:
+        while machine.is_up:  # noqa: ASYNC110 - who was killed at a call of the disk is not at its end yet
+            await asyncio.sleep(0.001)
+        try:
+            await machine.start()
+        except DiedError:
+            continue
+        except Exception:
+            tries += 1
+            if machine.disk.is_sound:
+                raise
+            await asyncio.sleep(patience_s * rng.random())
+            if tries > MOST_STARTS:
+                machine.disk.mend()
+            continue
+        return

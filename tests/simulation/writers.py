@@ -1,0 +1,346 @@
+"""Clients that write: plain and idempotent producers, old ones with message sets, and transactional ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from simulation.client import Lost
+from simulation.history import NO_OFFSET, Broken, Outcome, Place, Sent, Transaction
+from simulation.plan import Part
+from simulation.work import (
+    FENCED,
+    GONE,
+    NONE,
+    OF_TRANSACTIONS,
+    PASSING,
+    PAUSE_S,
+    UNCERTAIN,
+    Client,
+)
+from simulation.world import World
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import add_offsets_to_txn as add_offsets
+from tidelog.protocol.messages import add_partitions_to_txn as add_partitions
+from tidelog.protocol.messages import end_txn, init_producer_id, offset_fetch, produce
+from tidelog.protocol.messages import txn_offset_commit as txn_commit
+from tidelog.protocol.records.attributes import Compression
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.legacy_record import build_legacy_set
+from tidelog.protocol.records.record_batch import Record
+
+KEYS = 8
+CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP)
+
+
+class Writer(Client):
+    """Writes batches to any partition; an idempotent one sends again what it is not sure of."""
+
+    is_idempotent = False
+    versions = (3, 12)
+
+    def __init__(self, world: World, part: Part) -> None:
+        super().__init__(world, part)
+        self.producer_id, self.epoch = -1, -1
+        self.sequences: dict[Place, int] = {}
+        self._numbers: dict[Place, int] = {}
+        self.version = self.rng.randrange(*self.versions)
+        self.transaction: Transaction | None = None
+
+    async def step(self) -> None:
+        if self.is_idempotent and self.producer_id < 0:
+            await self.begin_id(None)
+        else:
+            await self.write(self.pick())
+
+    async def begin_id(self, transactional_id: str | None) -> None:
+        """A producer id. Lost."""
+        if transactional_id is not None:
+            await self.find_coordinator(transactional_id, OF_TRANSACTIONS)
+        request = init_producer_id.InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=60_000
+        )
+        answer = await self.channel.ask(request, init_producer_id.InitProducerIdResponse, 3)
+        if answer.error_code in PASSING | UNCERTAIN:
+            await asyncio.sleep(PAUSE_S)
+            return
+        if answer.error_code:
+            self.refuses("no producer id", answer.error_code, set())
+            return
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.sequences = {}
+        self.world.history.note("producer id", of=self.name, id=self.producer_id, epoch=self.epoch)
+
+    def records(self, place: Place) -> tuple[list[Sent], list[Record]]:
+        """Some new records, and what they are called."""
+        rng, now = self.rng, self.world.machine.time.milliseconds()
+        sent, records = [], []
+        for _ in range(rng.randrange(1, 6)):
+            number = self._numbers[place] = self._numbers.get(place, 0) + 1
+            name = f"{self.name}/{place[0]}-{place[1]}/{number}"
+            key = b"k%d" % rng.randrange(KEYS) if place[0] == "keyed" else None
+            is_tombstone = key is not None and rng.random() < 0.2 and self.may_bury
+            value = None if is_tombstone else name.encode() + b"|" + bytes(rng.randrange(1, 400))
+            sent.append(
+                Sent(
+                    name,
+                    place,
+                    key,
+                    is_tombstone,
+                    self.name,
+                    number,
+                    self.transaction,
+                    at_ms=now,
+                    has_time=self.has_time,
+                )
+            )
+            records.append(Record(0, now, key, value, ((b"n", name.encode()),)))
+        return sent, records
+
+    has_time = True
+    may_bury = True
+    """Its records may be tombstones: their names stand in headers."""
+
+    def build(self, records: list[Record], sequence: int) -> bytes:
+        """The bytes of a batch."""
+        return bytes(
+            build_batch(
+                records,
+                compression=self.rng.choice(CODECS),
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                base_sequence=sequence if self.producer_id >= 0 else -1,
+                is_transactional=self.transaction is not None,
+            )
+        )
+
+    async def write(self, place: Place) -> bool:
+        """One batch; False where it was refused. Lost, of a writer that does not send again."""
+        sent, records = self.records(place)
+        numbered = self.producer_id >= 0
+        batch = self.build(records, self.sequences.get(place, 0))
+        for one in sent:
+            self.world.history.sends(one)
+        acks = -1 if numbered else self.rng.choice((-1, -1, 1, 0))
+        data = produce.PartitionProduceData(index=place[1], records=batch)
+        request = produce.ProduceRequest(
+            transactional_id=self.name if self.transaction is not None else None, acks=acks, timeout_ms=30_000,
+            topic_data=[produce.TopicProduceData(name=place[0], partition_data=[data])],
+        )  # fmt: skip
+        if acks == 0:
+            await self.channel.tell(request, produce.ProduceResponse, self.version)
+            return True
+        while True:
+            try:
+                answer = await self.channel.ask(request, produce.ProduceResponse, self.version)
+            except Lost:
+                if not numbered or self.transaction is not None or self.world.is_over:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+                continue
+            found = answer.responses[0].partition_responses[0]
+            if found.error_code in PASSING | UNCERTAIN and numbered and not self.world.is_over:
+                await asyncio.sleep(PAUSE_S)
+                continue
+            return self._answered(place, sent, found.error_code, found.base_offset)
+
+    def _answered(self, place: Place, sent: list[Sent], error: int, base_offset: int) -> bool:
+        history = self.world.history
+        if error in (NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self.sequences[place] = self.sequences.get(place, 0) + len(sent)
+            history.acknowledged(sent, NO_OFFSET if error else base_offset)
+            return True
+        if error in UNCERTAIN or error == ErrorCode.UNKNOWN_SERVER_ERROR:
+            self.refuses(f"a batch for {place} is refused", error, UNCERTAIN)
+            return False
+        if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
+            raise Broken(f"{place}: the next batch of {self.name} is refused: {ErrorCode(error).name}")
+        self.refuses(f"a batch for {place} is refused", error, PASSING | FENCED | GONE)
+        history.refused(sent, error)
+        return False
+
+
+class IdempotentWriter(Writer):
+    """See `Writer`."""
+
+    is_idempotent = True
+
+
+class OldWriter(Writer):
+    """Writes sets of format 0 and 1, which the daemon converts."""
+
+    versions = (0, 3)
+    may_bury = False
+
+    def __init__(self, world: World, part: Part) -> None:
+        super().__init__(world, part)
+        self.has_time = self.version == 2
+
+    def build(self, records: list[Record], sequence: int) -> bytes:
+        return build_legacy_set(records, magic=self.version // 2, compression=self.rng.choice(CODECS))
+
+
+class TransactionalWriter(Writer):
+    """Writes in transactions, and commits offsets in them; begins anew with a higher epoch when in doubt, and looks whether
+    its old
+    self is fenced. What is open when it loses its connection is aborted by the next producer id of its name."""
+
+    def __init__(self, world: World, part: Part) -> None:
+        super().__init__(world, part)
+        self._count = 0
+        self._group = f"group of {self.name}"
+        self._offsets: dict[int, Transaction] = {}
+        """Offsets that were committed within transactions: each is the transaction's number."""
+
+    def pause(self) -> float:
+        return self.rng.random() * 0.3
+
+    async def step(self) -> None:
+        if self.producer_id < 0:
+            await self.begin_id(self.name)
+        elif self._offsets and self.rng.random() < 0.2:
+            await self._look()
+        else:
+            await self._transaction()
+
+    def lost(self) -> None:
+        txn = self.transaction
+        if txn is not None and txn.outcome is Outcome.OPEN:
+            txn.outcome = Outcome.REFUSED
+        self.transaction, self.producer_id = None, -1
+
+    async def _until_settled(self, ask: Callable[[], object]) -> int:
+        """Asks until the error is none of a moment. Lost."""
+        while True:
+            error: int = await ask()  # type: ignore[misc]
+            if error not in PASSING | UNCERTAIN:
+                return error
+            await self.rest()
+
+    async def _transaction(self) -> None:
+        self._count += 1
+        self.transaction = txn = Transaction(f"{self.name}#{self._count}")
+        self.world.open_transactions += 1
+        try:
+            await self._within(txn)
+        finally:
+            self.world.open_transactions -= 1
+        if self.rng.random() < 0.2 and self.producer_id >= 0:
+            await self._fence()
+
+    async def _within(self, txn: Transaction) -> None:
+        places = self.world.places
+        for place in self.rng.sample(places, min(len(places), self.rng.randrange(1, 4))):
+            if not await self._add(place) or not await self.write(place):
+                self.lost()
+                return
+        if self.rng.random() < 0.3 and not await self._commit_offset(txn):
+            self.lost()
+            return
+        if self.rng.random() < 0.2:
+            await asyncio.sleep(self.rng.random() * 3)
+        commits = self.rng.random() < 0.6
+        txn.outcome = Outcome.UNKNOWN if commits else Outcome.REFUSED
+        request = end_txn.EndTxnRequest(
+            transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commits
+        )
+
+        async def ask() -> int:
+            return (await self.channel.ask(request, end_txn.EndTxnResponse, 3)).error_code
+
+        error = await self._until_settled(ask)
+        self.world.history.note("ended", transaction=txn.name, commits=commits, error=error)
+        if error:
+            self.refuses(f"{txn.name} is not ended", error, FENCED)
+            self.producer_id = -1
+        elif commits:
+            txn.outcome = Outcome.DONE
+        self.transaction = None
+
+    async def _add(self, place: Place) -> bool:
+        topic = add_partitions.AddPartitionsToTxnTopic(name=place[0], partitions=[place[1]])
+        request = add_partitions.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name, v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch, v3_and_below_topics=[topic],
+        )  # fmt: skip
+
+        async def ask() -> int:
+            answer = await self.channel.ask(request, add_partitions.AddPartitionsToTxnResponse, 3)
+            return answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+
+        error = await self._until_settled(ask)
+        if error:
+            self.refuses(f"{place} is not added to a transaction", error, FENCED | GONE)
+        return not error
+
+    async def _commit_offset(self, txn: Transaction) -> bool:
+        """The transaction's number, as an offset of the group of this writer."""
+        request = add_offsets.AddOffsetsToTxnRequest(
+            transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=self._group
+        )
+
+        async def add() -> int:
+            return (await self.channel.ask(request, add_offsets.AddOffsetsToTxnResponse, 3)).error_code
+
+        if error := await self._until_settled(add):
+            self.refuses("offsets are not added to a transaction", error, FENCED)
+            return False
+        part = txn_commit.TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=self._count, committed_metadata=""
+        )
+        commit = txn_commit.TxnOffsetCommitRequest(
+            transactional_id=self.name, group_id=self._group, producer_id=self.producer_id, producer_epoch=self.epoch,
+            topics=[txn_commit.TxnOffsetCommitRequestTopic(name="other", partitions=[part])],
+        )  # fmt: skip
+        self._offsets[self._count] = txn
+
+        async def ask() -> int:
+            answer = await self.channel.ask(commit, txn_commit.TxnOffsetCommitResponse, 2)
+            return answer.topics[0].partitions[0].error_code
+
+        error = await self._until_settled(ask)
+        if error:
+            self.refuses("offsets are not committed in a transaction", error, FENCED)
+        else:
+            self.world.history.note("committed in a transaction", group=self._group, offset=self._count)
+        return not error
+
+    async def _look(self) -> None:
+        """The offset is that of the last committed transaction, or of one of which that is not known."""
+        done = max((number for number, txn in self._offsets.items() if txn.outcome is Outcome.DONE), default=-1)
+        topics = [offset_fetch.OffsetFetchRequestTopic(name="other", partition_indexes=[0])]
+        request = offset_fetch.OffsetFetchRequest(group_id=self._group, topics=topics, require_stable=True)
+        answer = await self.channel.ask(request, offset_fetch.OffsetFetchResponse, 7)
+        error = answer.error_code or answer.topics[0].partitions[0].error_code
+        if error:
+            self.refuses("no offset is read", error, PASSING | {ErrorCode.UNSTABLE_OFFSET_COMMIT})
+            return
+        found = answer.topics[0].partitions[0].committed_offset
+        self.world.history.note("offset read", group=self._group, offset=found)
+        if found < 0 and self.world.commits.is_doubted(self._group):
+            return
+        txn = self._offsets.get(found)
+        if found < done or (txn is not None and txn.outcome is Outcome.REFUSED) or (found >= 0 and txn is None):
+            told = "" if txn is None else f", of {txn.name} ({txn.outcome.name})"
+            raise Broken(f"{self._group}: {done} was committed, and {found} is read{told}")
+
+    async def _fence(self) -> None:
+        """Another instance takes over; what this one then asks for and writes must be refused."""
+        old, sequences = (self.producer_id, self.epoch), self.sequences
+        self.producer_id = -1
+        await self.begin_id(self.name)
+        if self.producer_id < 0:
+            return
+        new = self.producer_id, self.epoch, self.sequences
+        self.producer_id, self.epoch, self.sequences = *old, sequences
+        self.transaction = txn = Transaction(f"{self.name}#{self._count} fenced", Outcome.REFUSED)
+        place = self.pick()
+        try:
+            if self.rng.random() < 0.5 and await self._add(place):
+                raise Broken(f"{txn.name}: a fenced producer adds a partition to a transaction")
+            if await self.write(place):
+                raise Broken(f"{txn.name}: a fenced producer writes to {place}")
+            self.world.history.note("fenced", producer=self.name)
+        finally:
+            self.transaction = None
+            self.producer_id, self.epoch, self.sequences = new
