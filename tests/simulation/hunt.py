@@ -47,7 +47,8 @@ _ORACLES = (
     ("log verify after a clean stop", r"^log verify"),
     ("no error in the daemon's log", r"^the daemon logs an error"),
     ("watermarks at each step", r"^step \d+, in .*(high watermark|recovery point)"),
-    ("one owner of a partition", r"belongs to .*, and still to|belongs to .* and to|is in generation|of generation|no leader handed in"),
+    ("one owner of a partition", r"belongs to .*, and still to|belongs to .* and to|is in generation|of generation"
+     r"|no leader handed in"),
     ("one member has a share record", r"is with .*, and is given|was accepted, and is given|is given to .* time"),
     ("fenced is fenced", r"a fenced producer"),
     ("offsets by time", r"is told for"),
