@@ -144,8 +144,10 @@ class ProducerCheck:
         self._state.update(header)
 
     def add_control(self, header: BatchHeader, records: Sequence[Record], path: str) -> None:
-        """Apply a control batch, which may end a transaction."""
+        """Apply a control batch, which may end a transaction. One that cleaning has emptied had a marker, as a gap may have."""
         producer = header.producer_id
+        if not records:
+            self._gap_end = max(self._gap_end, header.last_offset + 1)
         for record in records:
             try:
                 marker = parse_transaction_marker(record.key, record.value)

@@ -28,4 +28,10 @@ REGRESSIONS: list[Regression] = [
         "test_an_index_that_a_full_disk_left_short_is_whole_after_a_start: the recovery point passed it",
         "0,3,6,7,8",
     ),
+    Regression(
+        126,
+        "test_an_emptied_control_batch_hides_the_marker_that_was_in_it: log verify told a fault",
+        "0x8,1x4,2x1,3x2,4x4,5x2,9,10,11",
+        3,
+    ),
 ]

@@ -194,6 +194,19 @@ def test_a_marker_that_was_cleaned_leaves_its_coordinators_epoch() -> None:
         assert world.found() == rules, coordinator
 
 
+def test_an_emptied_control_batch_hides_the_marker_that_was_in_it() -> None:
+    """Found by the simulator (seed 126): a marker that a second coordinator wrote once more, the last batch that was cleaned."""
+    for cleaned_below, rules in ((5, []), (0, ["snapshot-differs"])):
+        said = ProducerStateEntry(7, 0, 4, TIME + 4, None, (BatchMetadata(0, 3, 0, TIME + 3),))
+        world = World(0, {5: [said]}, cleaned_below)
+        world.check.add(header(3), LOG)
+        world.check.passed(4)
+        world.check.add_control(header(4), [], LOG)
+        world.check.passed(5)
+        world.check.finish(5, is_stopped=True)
+        assert world.found() == rules
+
+
 def test_a_transaction_that_retention_took_may_have_ended_where_compaction_took_its_marker() -> None:
     """Its records were below the log's first segment, so nothing kept the marker, and the producer went on."""
     for cleaned_below, rules in ((15, []), (0, ["snapshot-differs", "txnindex-entry"])):
