@@ -130,6 +130,7 @@ def look_for(defect: Defect, known: Finding, seeds: int, seconds: float, jobs: i
 
 def page_of(findings: dict[str, Finding], seeds: int) -> str:
     """docs/reports/planted.md."""
+    runs = [found.upto for found in findings.values() if found.upto]
     seconds = sum(found.seconds for found in findings.values())
     lines = [
         "# Planted defects",
@@ -142,13 +143,17 @@ def page_of(findings: dict[str, Finding], seeds: int) -> str:
         "whether the "
         "simulation can see it or not; no part of its workload and no oracle is made for one of them.",
         "",
-        f"- {time.strftime('%Y-%m-%d', time.gmtime())}, each row of the commit that it names, Python {sys.version.split()[0]}",
+        f"- {time.strftime('%Y-%m-%d', time.gmtime())}, each row of the commit that it names, Python "
+        f"{sys.version.split()[0]}",
         f"- command: `make simulate-planted`, in parts; {seconds / 60:.0f} minutes together, on two processes at "
         f"idle priority beside "
         "other work: the seconds tell little",
         f"- **{_score(PLANTED, findings)} planted**, **{_score(PUT_BACK, findings)} that the daemon has "
         f"had**; up to {seeds} "
         "seeds each. Those that were not found are so for the number of seeds that the row has",
+        f"- looked for so far: {len(runs)} of {len(ALL)}, in {sum(runs)} runs together, none in more than "
+        f"{max(runs, default=0)} seeds. A row "
+        "without a seed says that so few did not find it, and no more than that",
         "- *reached*: how often the runs came to a changed line. A defect that is never reached is in a part "
         "of the daemon that the "
         "workload does not use; such a row says nothing of the oracles",
@@ -188,7 +193,7 @@ def _row(defect: Defect, found: Finding | None) -> str:
 
 def _plain(text: str) -> str:
     """Without what names the machine, or would end the code's quotation."""
-    return re.sub(r"/(dev/shm|tmp)/tidelog-simulation-[^/ ]*", "DIR", text).replace("`", "'")
+    return re.sub(r"/(dev/shm|tmp)/tidelog-simulation-\w+", "DIR", text).replace("`", "'")
 
 
 def load(path: Path) -> dict[str, Finding]:
