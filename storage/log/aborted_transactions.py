@@ -19,7 +19,7 @@ from ..index.transaction_index import AbortedTxn, TransactionIndex
 from ..segment.names import TRANSACTION_INDEX_SUFFIX, parse_file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..io.filesystem import FileStat
     from ..segment.files import LogDirectory
@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 class AbortedTransactions:
     """The aborted transactions of one log, from its transaction indexes."""
 
-    __slots__ = ("_active", "_changes", "_closed", "_directory", "_view", "_with_entries")
+    __slots__ = ("_active", "_changes", "_closed", "_directory", "_pinned", "_view", "_with_entries")
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
         self._view: tuple[LogSegment, ...] = ()
         # Closed segments that were looked at. A successor at the same base offset (cleaning) is another object.
         self._closed: dict[LogSegment, tuple[AbortedTxn, ...]] = {}
+        # By identity: a segment would keep its files.
+        self._pinned: dict[object, tuple[AbortedTxn, ...]] = {}
         self._with_entries: list[tuple[AbortedTxn, ...]] = []
         # Entries of the active segment, and what its file was before it was read: base offset, `_changes`, size, time, inode.
         self._active: tuple[tuple[int, int, FileStat], tuple[AbortedTxn, ...]] | None = None
@@ -80,6 +82,18 @@ class AbortedTransactions:
             found.append(txn)
         return found
 
+    def pin(self, segments: Iterable[LogSegment]) -> None:
+        """Keep what closed segments hold, until the next call: their files are about to get other names.
+
+        Who looks for them then finds no index, or that of their successors, which lacks what cleaning has removed, and may
+        still have the records. The thread that replaces segments; blocks. OSError, CorruptIndexError.
+        """
+        known = self._closed
+        self._pinned = {
+            segment.identity: known[segment] if segment in known else self._read(segment.base_offset)
+            for segment in segments
+        }
+
     @contextmanager
     def noted(self, base_offset: int, txn: AbortedTxn) -> Iterator[None]:
         """Add an entry to the index of the segment at `base_offset`, the active one, for a marker that the block writes.
@@ -115,8 +129,8 @@ class AbortedTransactions:
                 yield from (txn for txn in entries if txn.last_offset >= offset)
 
     def _look_at(self, view: tuple[LogSegment, ...]) -> None:
-        closed = view[:-1]
-        known = self._closed
+        closed, pinned = view[:-1], self._pinned
+        known = {**self._closed, **{one: pinned[one.identity] for one in closed if one.identity in pinned}}
         fresh = [segment for segment in closed if segment not in known]
         if len(fresh) > 1:  # the first look: one listing instead of a look for each
             names = map(parse_file_name, self._directory.file_system.list_directory(self._directory.path))
@@ -125,6 +139,9 @@ class AbortedTransactions:
             there = {segment.base_offset for segment in fresh}
         read = {s: self._read(s.base_offset) if s.base_offset in there else () for s in fresh}
         found = {segment: known[segment] if segment in known else read[segment] for segment in closed}
+        if self._pinned is not pinned:  # files may have got other names before they were read
+            self._look_at(view)
+            return
         self._closed = found
         self._with_entries = [entries for entries in found.values() if entries]
         self._view = view  # last: a reader that sees it sees the rest

@@ -843,6 +843,10 @@ class UnifiedLog:
         truncations: int = 0,
     ) -> bool:
         """Put cleaned segments in the place of those they were made from. See `LocalLog.replace_segments`."""
+        try:
+            self._aborted.pin(old)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.name}: reading aborted transactions failed: {error}") from error
         return self.local.replace_segments(new, old, removed, truncations=truncations)
 
     # --- what the files call: see `LogHooks` ---

@@ -76,6 +76,17 @@ MUTATIONS = [
         ("tests/crash/test_disk_full.py::test_an_index_that_a_full_disk_left_short_is_whole_after_a_start",),
     ),
     Mutation(
+        "log/aborted-not-pinned-for-a-swap",
+        "storage/log/unified_log.py",
+        "            self._aborted.pin(old)\n",
+        "            pass\n",
+        "Who reads in the midst of a swap is not told of aborted transactions.",
+        (
+            "tests/unit/storage/log/test_aborted_transactions.py"
+            "::test_who_looks_for_the_first_time_in_the_midst_of_a_swap_is_told_of_what_he_reads",
+        ),
+    ),
+    Mutation(
         "log/deleted-with-a-flush-to-do",
         "storage/log/local_log.py",
         "            self._pending = []  # a flush that comes late",

@@ -34,4 +34,8 @@ REGRESSIONS: list[Regression] = [
         "0x8,1x4,2x1,3x2,4x4,5x2,9,10,11",
         3,
     ),
+    Regression(
+        484,
+        "test_who_looks_for_the_first_time_in_the_midst_of_a_swap_is_told_of_what_he_reads: aborted records read",
+    ),
 ]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cleaning import Producer, append_marker
+from support.cleaning import Producer, append_marker, cleaning_world, put
+from support.fake_filesystem import Operation
 from support.logs import World, append
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
@@ -196,4 +197,33 @@ def test_an_entry_that_takes_the_place_of_one_that_failed_within_a_tick_is_told(
     with kept.noted(base, AbortedTxn(2, 0, 1, 1)):
         assert told() == [2]
     assert told() == [2]
+    world.stop()
+
+
+def test_who_looks_for_the_first_time_in_the_midst_of_a_swap_is_told_of_what_he_reads() -> None:
+    """Found by the simulator (seed 484): the index had another name for a moment, and aborted records were given as committed."""
+    world = cleaning_world()
+    log = world.log()
+    producer = Producer(7)
+    put(log, "a", "1")
+    producer.send(log, (b"k", b"aborted"))
+    producer.end(log, commit=False)
+    log.roll()
+    put(log, "a", "2")
+    log.roll()
+    put(log, "b", "1")
+    told = []
+
+    def looks(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.endswith((".log.swap", ".timeindex.swap")):
+            info = log.read(0, 1 << 20)
+            log.load_aborted()
+            told.append([txn.first_offset for txn in log.aborted_transactions(0, info)])
+            info.release()
+
+    world.fake.fail_when(looks)
+    world.clean_all()
+    world.fake.fail_when(None)
+    assert told
+    assert all(first_offsets == [1] for first_offsets in told), told
     world.stop()
