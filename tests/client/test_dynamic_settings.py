@@ -60,6 +60,8 @@ CLEANER: Mapping[str, tuple[str, str, Any]] = {
     "log.cleaner.io.buffer.size": ("262144", "io_buffer_bytes", 256 << 10),
     "log.cleaner.io.max.bytes.per.second": ("1000000", "io_bytes_per_second", 1e6),
     "log.cleaner.backoff.ms": ("7000", "backoff_ms", 7000),
+    # A broker of `tidelog.testing` starts no processes until it is told to.
+    "log.cleaner.process.enable": ("true", "in_processes", True),
 }
 ROOMS = {
     "queued.max.request.bytes": ("receiving", "limit"),

@@ -48,6 +48,7 @@ KEY_PASSWORD, BROKER_JAAS, LISTENER_JAAS, SCRAM, TOKEN = map(
 CHANGED_JAAS, CHANGED_KEY, BAD_JAAS, WRONG, WRONG_TOKEN, GARBAGE, FORM = map(
     marker, ("jaas3", "keypw2", "badjaas", "wrong", "wrongtoken00000", "garbage", "form")
 )
+STORE_KEY, STORE_TOKEN = map(marker, ("storekey", "storetoken"))
 
 
 def forms(secret: str) -> set[str]:
@@ -79,7 +80,7 @@ class World:
         self.said: dict[str, str] = {}
         self.secrets = {
             KEY_PASSWORD, BROKER_JAAS, LISTENER_JAAS, SCRAM, TOKEN, CHANGED_JAAS, CHANGED_KEY, BAD_JAAS, WRONG, WRONG_TOKEN,
-            GARBAGE, FORM,
+            GARBAGE, FORM, STORE_KEY, STORE_TOKEN,
         }  # fmt: skip
         authority = trustme.CA()
         authority.cert_pem.write_to_path(folder / "ca.pem")
@@ -113,6 +114,9 @@ class World:
             "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": "",
             "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": "",
             "connection.failed.authentication.delay.ms": "1",
+            # Nobody listens there: the store's errors, and its client's, are in what is looked through.
+            "backup.url": "s3://bucket/prefix", "backup.endpoint": "http://127.0.0.1:9",
+            "backup.access.key.id": "AKIDEXAMPLE", "backup.secret.access.key": STORE_KEY, "backup.session.token": STORE_TOKEN,
         }  # fmt: skip
         self.file = folder / "server.properties"
         self.write(self.file, {})

@@ -113,11 +113,11 @@ def grown(data: bytes, size: int) -> Iterator[bytes]:
             yield data[:start] + data[start:end] * max(1, (size - len(data)) // (end - start)) + data[end:]
 
 
-def attempt_grown(one: Target, data: bytes) -> None:
+def attempt_grown(one: Target, data: bytes, cpu_s: Callable[[], float] = time.thread_time) -> None:
     """Runs what `grown` makes of it, with the time measured that this thread's CPU takes: other processes make no finding."""
     for large in grown(data, one.large) if one.large else ():
-        started = time.thread_time()
+        started = cpu_s()
         attempt(one, large)
-        taken, limit = time.thread_time() - started, GROWN_CPU_S + one.cpu_us * 1e-6 * len(large)
+        taken, limit = cpu_s() - started, GROWN_CPU_S + one.cpu_us * 1e-6 * len(large)
         if taken > limit:
             raise BoundExceeded(f"{one.name}: {len(large)} bytes took {taken:.1f} s of CPU; {limit:.1f} are allowed")

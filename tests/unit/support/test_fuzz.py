@@ -47,10 +47,18 @@ def test_memory_beyond_what_the_input_may_cost_is_a_finding() -> None:
         attempt_bounded(made(takes_memory), b"x" * 90)
 
 
-def takes_the_square(data: bytes) -> None:
-    """What is left is copied for each KiB."""
-    for _ in range(0, len(data), 1024):
-        data = bytes(bytearray(data)[1:])
+class Decoder:
+    """Takes a nanosecond for each byte to this power, by a clock of its own: how quick a processor is decides nothing here."""
+
+    def __init__(self, power: int) -> None:
+        self.power = power
+        self.taken_s = 0.0
+
+    def __call__(self, data: bytes) -> None:
+        self.taken_s += 1e-9 * len(data) ** self.power
+
+    def cpu_s(self) -> float:
+        return self.taken_s
 
 
 def test_inputs_grow_by_parts_of_them_and_always_in_the_same_way() -> None:
@@ -63,12 +71,16 @@ def test_inputs_grow_by_parts_of_them_and_always_in_the_same_way() -> None:
 
 
 def test_time_beyond_what_the_bytes_of_a_large_input_may_cost_is_a_finding() -> None:
-    one = made(takes_the_square)._replace(large=2 << 20, cpu_us=0.01)
-    attempt_bounded(one, b"0123")
+    square, linear = Decoder(2), Decoder(1)
+    one = made(square)._replace(large=2 << 20, cpu_us=0.01)
+    attempt_grown(one._replace(large=20_000), b"0123", square.cpu_s)  # 0.4 of the 0.5 s that any input may take
     with pytest.raises(BoundExceeded, match="s of CPU"):
-        attempt_grown(one, b"0123")
-    attempt_grown(one._replace(run=len), b"0123")
-    attempt_grown(one._replace(large=0), b"0123")
+        attempt_grown(one, b"0123", square.cpu_s)
+    attempt_grown(one._replace(run=linear), b"0123", linear.cpu_s)
+    assert linear.taken_s > 0
+    before = square.taken_s
+    attempt_grown(one._replace(large=0), b"0123", square.cpu_s)
+    assert square.taken_s == before
 
 
 def test_a_corpus_is_read_as_it_was_written_reasons_first(tmp_path: Path) -> None:
