@@ -1,4 +1,4 @@
-"""How much is simulated: `--simulation-seconds` of seeds, and `--simulation-defects` of the planted defects."""
+"""How much is simulated: `--simulation-seconds` of seeds, so many with a backup, and so many planted defects."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--simulation-backups", type=int, default=8, help="simulations with a backup whose cuts are restored"
+    )
     parser.addoption("--simulation-seconds", type=float, default=10.0, help="begin no further simulation after so long")
     parser.addoption(
         "--simulation-defects", type=int, default=2, help="planted defects to look for, the soonest found first"

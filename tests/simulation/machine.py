@@ -258,7 +258,7 @@ class Machine:
 
 def import_everything() -> None:
     """Imports all modules of the daemon: an import lock is no lock of the simulation's."""
-    for package in ("broker", "cleaner", "config", "protocol", "storage"):
+    for package in ("backup", "broker", "cleaner", "config", "protocol", "storage"):
         found = importlib.import_module(f"tidelog.{package}")
         for module in pkgutil.walk_packages(found.__path__, f"tidelog.{package}."):
             if not module.name.endswith("__main__"):

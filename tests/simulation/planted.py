@@ -7,6 +7,7 @@ text the source no longer has fails, and has to be written anew.
     PLANTED     thirty
     PUT_BACK    those that the daemon has had, put back
     DEFECTS     some of them, which a test looks for each time
+    OF_BACKUPS  two more, of backups: looked for in runs with one (`test_backups.py`)
     hunt.py     looks for all, and writes docs/reports/planted.md
 
 A run counts how often it came to a changed line (`REACHED`): a defect that no run has come to can't be found by any.
@@ -23,6 +24,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 
 from simulation.defects.defect import Defect, Edit
+from simulation.defects.of_backups import OF_BACKUPS
 from simulation.defects.of_cleaning import OF_CLEANING
 from simulation.defects.of_coordinators import OF_COORDINATORS
 from simulation.defects.of_logs import OF_LOGS
@@ -144,7 +146,7 @@ def _reached() -> None:
 
 def named(name: str) -> Defect:
     """The defect of that name."""
-    return next(defect for defect in ALL if defect.name == name)
+    return next(defect for defect in [*ALL, *OF_BACKUPS] if defect.name == name)
 
 
 def plant(name: str) -> None:

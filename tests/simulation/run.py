@@ -238,6 +238,7 @@ def arguments_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--smaller-s", type=float, default=SMALLER_S, help="for making a failure smaller; 0: not at all"
     )
+    parser.add_argument("--backup", action="store_true", help="with a backup; cuts are restored and judged at the end")
     parser.add_argument("--report", type=Path, help="writes what met what there")
     parser.add_argument(
         "--planted", metavar="NAME", help="with a defect of `planted.py`; stops at the first seed that fails"
@@ -245,10 +246,19 @@ def arguments_of(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def plan_of(seed: int, options: argparse.Namespace) -> Plan:
+    plan = Plan.of(seed)
+    if options.backup:
+        from simulation.backups import with_backup
+
+        plan = with_backup(plan)
+    return plan
+
+
 def plans_of(options: argparse.Namespace) -> Iterator[Plan]:
     """What is to be run."""
     if options.seed is not None:
-        plan = Plan.of(options.seed)
+        plan = plan_of(options.seed, options)
         if options.keep is not None:
             plan = plan.kept(options.keep)
         yield plan.keeping(plan.parts, options.schedule)
@@ -258,7 +268,7 @@ def plans_of(options: argparse.Namespace) -> Iterator[Plan]:
     for seed in seeds if options.count is None else itertools.islice(seeds, options.count):
         if options.seconds is not None and _real_time() - began >= options.seconds:
             return
-        yield Plan.of(seed)
+        yield plan_of(seed, options)
 
 
 def main(arguments: list[str]) -> int:
@@ -298,7 +308,9 @@ def _tell(result: Result, options: argparse.Namespace, number: int) -> None:
         return
     until = _real_time() + options.smaller_s
     found = smaller.smaller(
-        Plan.of(result.seed), lambda plans: run_all(plans, options.jobs, options.limit_s), lambda: _real_time() < until
+        plan_of(result.seed, options),
+        lambda plans: run_all(plans, options.jobs, options.limit_s),
+        lambda: _real_time() < until,
     )
     print(found, flush=True)
 

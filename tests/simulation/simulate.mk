@@ -1,10 +1,10 @@
 # The simulator: the whole daemon in one process, each run repeatable from its number. Included by the Makefile (after VENV, BIN).
 # SEED=N replays one run, KEEP and SCHEDULE a part of it, as a failure names them; COUNT=N makes so many, from FIRST on; without either
-# it goes on until it is stopped.
+# it goes on until it is stopped. BACKUP=1: with a backup, of which cuts are restored and judged at the end.
 .PHONY: simulate simulate-report
 
 simulate: $(VENV)/.dev    ## the daemon under schedules, crashes, bad disks and lost connections, from numbers (SEED=7, or until stopped)
-	@cd tests && ../$(BIN)/python -m simulation.run $(if $(SEED),--seed $(SEED) $(if $(KEEP),--keep $(KEEP)) $(if $(SCHEDULE),--schedule $(SCHEDULE)),--first $(or $(FIRST),1) $(if $(COUNT),--count $(COUNT)))
+	@cd tests && ../$(BIN)/python -m simulation.run $(if $(BACKUP),--backup) $(if $(SEED),--seed $(SEED) $(if $(KEEP),--keep $(KEEP)) $(if $(SCHEDULE),--schedule $(SCHEDULE)),--first $(or $(FIRST),1) $(if $(COUNT),--count $(COUNT)))
 
 simulate-report: $(VENV)/.dev  ## writes docs/reports/simulation.md: what met what in COUNT runs (20000, about two hours)
 	@cd tests && ../$(BIN)/python -m simulation.run --first $(or $(FIRST),1) --count $(or $(COUNT),20000) --report ../docs/reports/simulation.md

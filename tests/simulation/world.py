@@ -51,6 +51,11 @@ class World:
         self._resting = asyncio.Event()
         self._resting.set()
         self._make_oracles()
+        self._backups: Any = None
+        if "backup.url" in plan.settings:
+            from simulation.backups import Backups
+
+            self._backups = Backups(self)
         for name, value in plan.network.items():
             setattr(Network.of(sim).delays, name, value)
 
@@ -144,12 +149,19 @@ class World:
         if threads > MOST_THREADS:
             raise Broken(f"the daemon has {threads} threads")
         await chaos.restart()
+        await self.judge_places()
+        await self.machine.stop()
+        self.verify()
+        if self._backups is not None:
+            await self._backups.judge()
+
+    async def judge_places(self, look: Callable[[Place, dict[int, str]], object] = lambda _place, _found: None) -> None:
+        """Reads every partition whole. `look` is told what is there."""
         for place in self.places:
             _, found, _ = await self._read_whole(place, 0)
             start, committed, stable = await self._read_whole(place, 1)
             self.history.judge_log(place, start, found, set(committed.values()), stable)
-        await self.machine.stop()
-        self.verify()
+            look(place, found)
 
     async def _read_whole(self, place: Place, isolation: int) -> tuple[int, dict[int, str], int]:
         """The log's start, as it is afterwards, since retention goes on; the name of each record in it; where reading ended."""
