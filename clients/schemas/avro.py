@@ -10,10 +10,10 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from .exceptions import BadRecordError, SchemaError
-from .shape import FieldCount, Kind, Shape
+from .shape import MOST_DEPTH, MOST_FIELDS, FieldCount, Kind, Shape
 
 #: What turns a value as Avro stores it into one of its shape; None: it is one.
 Converter = Callable[[Any], Any] | None
@@ -29,7 +29,9 @@ _PRIMITIVES = {
 _WIDER = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 #: Digits of a decimal in 128 bits.
 _MOST_DIGITS = 38
-_EXACT = Context(prec=400)
+_EXACT = Context(prec=_MOST_DIGITS)
+#: Fields for each byte that an element of an array has at least: the others are null, or records without fields.
+_MOST_WITHOUT_BYTES = 8
 
 
 class AvroSchema:
@@ -47,6 +49,7 @@ class AvroSchema:
             #: As fastavro wants it for reading.
             self.parsed: Any = parse_schema(_hidden(_loaded(text)), self.named)
             _check(self.parsed, self.named, (), {})
+            _fill_defaults(self.parsed, self.named, set())
         except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SchemaError(f"this is no Avro schema: {type(error).__name__}: {str(error)[:300]}") from None
         except RecursionError:
@@ -115,17 +118,29 @@ def _hidden(schema: Any) -> Any:
     return found
 
 
-def _check(schema: Any, named: Mapping[str, Any], path: tuple[str, ...], done: dict[str, int]) -> int:
-    """Bytes that a value has at least. SchemaError for a type within itself, whose bytes could ask for any depth, and for arrays
-    of what has no bytes, of which ten bytes would be any number. `done`: of records, by name.
+class _Least(NamedTuple):
+    """What a value of a type has at least, or of a union's branches at most.
+
+    Attributes:
+        fields: those of inner types counted each time. Reading takes time for each, though it may have no bytes.
+        depth: types within one another.
+    """
+
+    size: int
+    fields: int = 1
+    depth: int = 0
+
+
+def _check(schema: Any, named: Mapping[str, Any], path: tuple[str, ...], done: dict[str, _Least]) -> _Least:
+    """SchemaError for a type within itself, whose bytes could ask for any depth, for too many fields or too much depth, and for
+    arrays of what has no or few bytes, of which ten bytes would be any number. `done`: of records, by name.
     """
     if isinstance(schema, list):
-        for branch in schema:
-            _check(branch, named, path, done)
-        return 1
+        branches = [_check(branch, named, path, done) for branch in schema]
+        return _around(_Least(1), *branches)
     if isinstance(schema, str):
         if schema in _PRIMITIVES or schema == "null":
-            return {"null": 0, "float": 4, "double": 8}.get(schema, 1)
+            return _Least({"null": 0, "float": 4, "double": 8}.get(schema, 1))
         return _check(named[schema], named, path, done)
     kind = schema["type"]
     if kind in ("record", "error"):
@@ -133,20 +148,79 @@ def _check(schema: Any, named: Mapping[str, Any], path: tuple[str, ...], done: d
         if name in path:
             raise SchemaError(f"{name} is a type within itself, which has no columns")
         if name not in done:
-            done[name] = sum(_check(one["type"], named, (*path, name), done) for one in schema["fields"])
+            inner = [_check(one["type"], named, (*path, name), done) for one in schema["fields"]]
+            done[name] = _around(_Least(sum(each.size for each in inner)), *inner)
         return done[name]
-    if kind == "array":
-        if _check(schema["items"], named, path, done) == 0:
+    if kind in ("array", "map"):
+        inner = [_check(schema["items" if kind == "array" else "values"], named, path, done)]
+        size = inner[0].size + (kind == "map")  # a key has one
+        if size == 0:
             raise SchemaError(
                 "an array of what takes no bytes could have any number of elements; no such schema is read"
             )
-        return 1
-    if kind == "map":
-        _check(schema["values"], named, path, done)
-        return 1
+        if inner[0].fields > size * _MOST_WITHOUT_BYTES + 1:
+            what = f"{'an array' if kind == 'array' else 'a map'} of what has {inner[0].fields} fields in {size} bytes"
+            raise SchemaError(f"{what} could have any number of them; no such schema is read")
+        return _around(_Least(1), *inner)
     if kind == "fixed":
-        return int(schema["size"])
-    return 1 if kind == "enum" else _check(kind, named, path, done)
+        return _Least(int(schema["size"]))
+    return _Least(1) if kind == "enum" else _check(kind, named, path, done)
+
+
+def _around(own: _Least, *inner: _Least) -> _Least:
+    """A type with those within it. SchemaError."""
+    fields, depth = own.fields + sum(each.fields for each in inner), 1 + max((each.depth for each in inner), default=0)
+    if fields > MOST_FIELDS:
+        raise SchemaError(f"this schema has more than {MOST_FIELDS} fields, those of inner types counted each time")
+    if depth > MOST_DEPTH:
+        raise SchemaError(f"this Avro schema is nested too deeply: more than {MOST_DEPTH} types within one another")
+    return _Least(own.size, fields, depth)
+
+
+def _fill_defaults(schema: Any, named: Mapping[str, Any], done: set[str]) -> None:
+    """Give the defaults of records the fields that they leave to these fields' own defaults, which fastavro does not do."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _fill_defaults(branch, named, done)
+    elif isinstance(schema, str):
+        if schema in named and schema not in done:
+            _fill_defaults(named[schema], named, done)
+    elif schema["type"] in ("record", "error"):
+        if schema["name"] in done:
+            return
+        done.add(schema["name"])
+        for one in schema["fields"]:
+            _fill_defaults(one["type"], named, done)
+            if "default" in one:
+                one["default"] = _filled(one["default"], one["type"], named)
+    elif schema["type"] in ("array", "map"):
+        _fill_defaults(schema.get("items", schema.get("values")), named, done)
+    else:
+        _fill_defaults(schema["type"], named, done)
+
+
+def _filled(value: Any, schema: Any, named: Mapping[str, Any]) -> Any:
+    """A default of that type, whole. KeyError: a field has none."""
+    if isinstance(schema, list):  # the default of a union is one of its first branch, or since Avro 1.12 of any
+        kinds = ("array",) if isinstance(value, list) else ("record", "error", "map") if isinstance(value, dict) else ()
+        for branch in schema:
+            definition = named.get(branch) if isinstance(branch, str) else branch
+            if definition is not None and definition["type"] in kinds:
+                return _filled(value, definition, named)
+        return value
+    if isinstance(schema, str):
+        return _filled(value, named[schema], named) if schema in named else value
+    kind = schema["type"]
+    if kind in ("record", "error") and isinstance(value, dict):
+        return {
+            one["name"]: _filled(value[one["name"]], one["type"], named) if one["name"] in value else one["default"]
+            for one in schema["fields"]
+        }
+    if kind == "array" and isinstance(value, list):
+        return [_filled(each, schema["items"], named) for each in value]
+    if kind == "map" and isinstance(value, dict):
+        return {name: _filled(each, schema["values"], named) for name, each in value.items()}
+    return _filled(value, kind, named) if isinstance(kind, dict | list) else value
 
 
 class _Shapes:
@@ -208,7 +282,7 @@ def _primitive(kind: str, schema: Mapping[str, Any]) -> tuple[Shape, Converter]:
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision"), schema.get("scale", 0)
         if type(precision) is int and type(scale) is int and 0 < precision <= _MOST_DIGITS and 0 <= scale <= precision:
-            return Shape(Kind.DECIMAL, precision=precision, scale=scale), _decimal(scale)
+            return Shape(Kind.DECIMAL, precision=precision, scale=scale), _decimal(precision, scale)
     if kind == "int" and logical == "date":
         return Shape(Kind.DATE), None
     if kind == "long" and logical in ("timestamp-millis", "timestamp-micros"):
@@ -229,9 +303,14 @@ def _to_bytes(value: bytes | str) -> bytes:
     return value.encode("latin-1") if isinstance(value, str) else value
 
 
-def _decimal(scale: int) -> Callable[[Any], Decimal]:
+def _decimal(precision: int, scale: int) -> Callable[[Any], Decimal]:
+    end = 10**precision
+
     def convert(value: Any) -> Decimal:
-        return Decimal(int.from_bytes(_to_bytes(value), "big", signed=True)).scaleb(-scale, _EXACT)
+        number = int.from_bytes(_to_bytes(value), "big", signed=True)
+        if not -end < number < end:  # to make digits of a megabyte takes minutes
+            raise BadRecordError(f"a decimal has more than {precision} digits")
+        return Decimal(number).scaleb(-scale, _EXACT)
 
     return convert
 
@@ -255,6 +334,7 @@ def _struct_converter(converters: Mapping[str, Callable[[Any], Any]]) -> Convert
         return None
 
     def convert(record: dict[str, Any]) -> dict[str, Any]:
+        record = dict(record)  # it may be a default, which is the same one for every record
         for name, each in converters.items():
             record[name] = each(record[name])
         return record

@@ -29,8 +29,8 @@ from .shape import Shape
 
 #: Bytes in front of a value: 0, and the id, big-endian.
 _HEADER = 5
-#: Writers' schemas that are kept parsed.
-_MOST_WRITERS = 200
+#: Writers' schemas that are kept parsed, and bytes of their texts: parsed they are some ten times that.
+_MOST_WRITERS, _MOST_WRITERS_BYTES = 200, 16 << 20
 #: Numbers that lead to a Protobuf message within its file.
 _MOST_DEPTH = 32
 
@@ -146,7 +146,9 @@ class Decoder:
         """SchemaError: the schema is none, or has no columns. `registry`: instead of this process's own."""
         self._pinned = pinned
         self._registry = registry or (None if pinned.registry is None else registry_of(pinned.registry, pinned.form))
-        self._writers: OrderedDict[int, Any] = OrderedDict()
+        #: By id: the schema or why there is none, and bytes of its texts.
+        self._writers: OrderedDict[int, tuple[Any, int]] = OrderedDict()
+        self._writers_bytes = 0
         makers = {Form.JSON: self._open_json, Form.AVRO: self._open_avro, Form.PROTOBUF: self._open_protobuf}
         self._read: Callable[[int | None, bytes], dict[str, Any]]
         try:
@@ -195,18 +197,22 @@ class Decoder:
         """The parsed schema of that id; None if it is the reader's. BadRecordError: there is none, or none that is read."""
         if number is None or number == self._pinned.schema_id:
             return None
-        found = self._writers.get(number)
+        found, size = self._writers.get(number, (None, 0))
         if found is None:
             assert self._registry is not None  # there are ids
             try:
-                found = parse(_closure(self._registry, self._registry.by_id(number), self._pinned.form))
+                schemas = _closure(self._registry, self._registry.by_id(number), self._pinned.form)
+                found, size = parse(schemas), sum(len(each.text) for each in schemas)
             except UnknownSchemaError as error:  # which may be there soon: the registry's client remembers for a while
                 raise BadRecordError(f"by schema {number}: {error}") from None
             except SchemaError as error:
                 found = error
-            self._writers[number] = found
-            while len(self._writers) > _MOST_WRITERS:
-                self._writers.popitem(last=False)
+            self._writers[number] = found, size
+            self._writers_bytes += size
+            while len(self._writers) > 1 and (
+                len(self._writers) > _MOST_WRITERS or self._writers_bytes > _MOST_WRITERS_BYTES
+            ):
+                self._writers_bytes -= self._writers.popitem(last=False)[1][1]
         self._writers.move_to_end(number)
         if isinstance(found, SchemaError):
             raise BadRecordError(f"by schema {number}: {found}")

@@ -12,16 +12,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from .exceptions import BadRecordError, SchemaError
-from .shape import FieldCount, Kind, Shape
+from .shape import MOST_DEPTH, FieldCount, Kind, Shape, ValueCount, width
 
 _LONG = 1 << 63
 #: A value and its path → the value as its shape has it; BadRecordError.
 _Check = Callable[[Any, str], Any]
-_MOST_DEPTH = 50
+#: Characters of a name in a path: an array behind a long name would else be as many paths of that length.
+_MOST_NAME = 60
 
 
 class JsonReader:
-    """Reads values into one schema's shape. Any thread."""
+    """Reads values into one schema's shape. One thread."""
 
     def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
         """`references`: texts of schemas by the `$ref` that names them. SchemaError: it is no object's JSON Schema."""
@@ -30,7 +31,11 @@ class JsonReader:
             others = {name: json.loads(other) for name, other in (references or {}).items()}
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"this is no JSON Schema: {str(error)[:300]}") from None
-        shape, self._check = _Shapes(others).shape(document, document, "", ())
+        self._values = ValueCount()
+        try:
+            shape, self._check = _Shapes(others, self._values).shape(document, document, "", ())
+        except RecursionError:
+            raise SchemaError("this JSON Schema is nested too deeply") from None
         if shape.kind is not Kind.STRUCT:
             raise SchemaError("columns come of a JSON Schema of an object with properties, and this one is none")
         self.shape = shape
@@ -43,7 +48,11 @@ class JsonReader:
             raise BadRecordError(f"no JSON: {type(error).__name__}: {str(error)[:200]}") from None
         if not isinstance(found, dict):
             raise BadRecordError(f"no JSON object, but {_shown(found)}")
-        checked: dict[str, Any] = self._check(found, "")
+        self._values.begin(len(value))
+        try:
+            checked: dict[str, Any] = self._check(found, "")
+        except RecursionError:  # what could just be read cannot be written as text
+            raise BadRecordError("it is nested too deeply") from None
         return checked
 
 
@@ -54,15 +63,17 @@ def _no_number(text: str) -> NoReturn:
 class _Shapes:
     """Shapes of the parts of a document and of those that it refers to."""
 
-    def __init__(self, others: Mapping[str, Any]) -> None:
+    def __init__(self, others: Mapping[str, Any], values: ValueCount) -> None:
+        """`values` counts the elements when they are checked."""
         self._others = others
+        self._values = values
         self._count = FieldCount()
 
     def shape(self, schema: Any, document: Any, path: str, seen: tuple[str, ...]) -> tuple[Shape, _Check]:
         """`document`: in which `schema` stands. `seen`: references on the way here."""
         self._count.one()
-        if len(seen) > _MOST_DEPTH or path.count(".") + path.count("[") > _MOST_DEPTH:
-            raise SchemaError(f"{path[:100]}: nested more than {_MOST_DEPTH} deep")
+        if len(seen) > MOST_DEPTH or path.count(".") + path.count("[") > MOST_DEPTH:
+            raise SchemaError(f"{path[:100]}: nested more than {MOST_DEPTH} deep")
         if not isinstance(schema, dict):
             return _text()
         if "$ref" in schema:
@@ -77,13 +88,13 @@ class _Shapes:
         kinds = schema.get("type")
         named = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind != "null"]
         if len(named) != 1:
-            return (Shape(Kind.DOUBLE), _number) if set(named) == {"integer", "number"} else _text()
+            return (Shape(Kind.DOUBLE), _number) if named in (["integer", "number"], ["number", "integer"]) else _text()
         kind = named[0] if isinstance(named[0], str) else "object" if "properties" in schema else ""
         if kind == "object":
             return self._object(schema, document, path, seen)
         if kind == "array" and isinstance(schema.get("items"), dict):
             shape, check = self.shape(schema["items"], document, f"{path}[]", seen)
-            return Shape(Kind.ARRAY, item=shape), _array(check)
+            return Shape(Kind.ARRAY, item=shape), _array(check, width(shape), self._values)
         plain = {
             "string": (Shape(Kind.STRING), _string), "integer": (Shape(Kind.LONG), _integer),
             "number": (Shape(Kind.DOUBLE), _number), "boolean": (Shape(Kind.BOOLEAN), _boolean),
@@ -95,12 +106,12 @@ class _Shapes:
         if isinstance(properties, dict) and properties:
             fields = [(name, *self.shape(part, document, f"{path}.{name}", seen)) for name, part in properties.items()]
             required = schema.get("required")
-            must = frozenset(required) if isinstance(required, list) else frozenset()
+            must = [each for each in required if isinstance(each, str)] if isinstance(required, list) else []
             shape = Shape(Kind.STRUCT, tuple((name, shape) for name, shape, _ in fields))
-            return shape, _struct([(name, check) for name, _, check in fields], must)
+            return shape, _struct([(name, check) for name, _, check in fields], frozenset(must))
         if isinstance(schema.get("additionalProperties"), dict):
             shape, check = self.shape(schema["additionalProperties"], document, f"{path}[]", seen)
-            return Shape(Kind.MAP, key=Shape(Kind.STRING), item=shape), _map(check)
+            return Shape(Kind.MAP, key=Shape(Kind.STRING), item=shape), _map(check, 1 + width(shape), self._values)
         return _text()
 
     def _target(self, name: str, document: Any) -> tuple[Any, Any]:
@@ -179,24 +190,31 @@ def _number(value: Any, path: str) -> Any:
     return found
 
 
-def _array(check: _Check) -> _Check:
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name[:_MOST_NAME]}"
+
+
+def _array(check: _Check, each_width: int, values: ValueCount) -> _Check:
     def each(value: Any, path: str) -> Any:
         if value is None:
             return None
         if not isinstance(value, list):
             raise _wrong(value, path, "array")
-        return [check(one, f"{path}[]") for one in value]
+        values.more(len(value) * each_width)
+        inner = f"{path}[]"
+        return [check(one, inner) for one in value]
 
     return each
 
 
-def _map(check: _Check) -> _Check:
+def _map(check: _Check, pair_width: int, values: ValueCount) -> _Check:
     def each(value: Any, path: str) -> Any:
         if value is None:
             return None
         if not isinstance(value, dict):
             raise _wrong(value, path, "object")
-        return [(name, check(one, f"{path}.{name}")) for name, one in value.items()]
+        values.more(len(value) * pair_width)
+        return [(name, check(one, _below(path, name))) for name, one in value.items()]
 
     return each
 
@@ -210,6 +228,6 @@ def _struct(fields: list[tuple[str, _Check]], must: frozenset[str]) -> _Check:
         for name in must:
             if name not in value:
                 raise BadRecordError(f"{path.lstrip('.') or 'the object'} lacks {name}")
-        return {name: check(value.get(name), f"{path}.{name}") for name, check in fields}
+        return {name: check(value.get(name), _below(path, name)) for name, check in fields}
 
     return each

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from .exceptions import BadRecordError, SchemaError
-from .shape import FieldCount, Kind, Shape
+from .shape import MOST_DEPTH, FieldCount, Kind, Shape, ValueCount, width
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 #: Files that everybody has and no registry gives.
@@ -101,8 +101,9 @@ class ProtobufReader:
 
         descriptor = schema.descriptor(message)
         self.name = str(descriptor.full_name)
-        self._class = GetMessageClass(descriptor)
-        self.shape, self._convert = _message(descriptor, (), FieldCount())
+        self._values = ValueCount()
+        self.shape, self._convert = _Shapes(self._values).message(descriptor, ())
+        self._class = GetMessageClass(descriptor)  # which recurses through all types, and has no bound
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """BadRecordError."""
@@ -115,46 +116,87 @@ class ProtobufReader:
         if not message.IsInitialized():
             missing = ", ".join(message.FindInitializationErrors())
             raise BadRecordError(f"no message {self.name}: it lacks {missing[:200]}")
+        self._values.begin(len(value))
         found: dict[str, Any] = self._convert(message)
         return found
 
 
-def _message(descriptor: Any, path: tuple[str, ...], count: FieldCount) -> tuple[Shape, Callable[[Any], Any]]:
-    """Shape of a message type, and what makes a value of it of a message. SchemaError."""
-    if descriptor.full_name == _TIMESTAMP:
-        return Shape(Kind.TIMESTAMP), lambda value: value.seconds * 1_000_000 + value.nanos // 1000
-    if descriptor.full_name in path:
-        raise SchemaError(f"{descriptor.full_name} is a message within itself, which has no columns")
-    if not descriptor.fields:
-        raise SchemaError(f"{descriptor.full_name} has no fields, so it has no columns")
-    fields = [(field.name, *_field(field, (*path, descriptor.full_name), count)) for field in descriptor.fields]
-    getters = [(name, get) for name, _, get in fields]
+class _Shapes:
+    """Shapes of message types, and what makes values of them."""
 
-    def convert(message: Any) -> dict[str, Any]:
-        return {name: get(message) for name, get in getters}
+    def __init__(self, values: ValueCount) -> None:
+        """`values` counts the elements when they are made."""
+        self._values = values
+        self._count = FieldCount()
 
-    return Shape(Kind.STRUCT, tuple((name, shape) for name, shape, _ in fields)), convert
+    def message(self, descriptor: Any, path: tuple[str, ...]) -> tuple[Shape, Callable[[Any], Any]]:
+        """Shape of a message type, and what makes a value of it of a message. SchemaError."""
+        if descriptor.full_name == _TIMESTAMP:
+            return Shape(Kind.TIMESTAMP), lambda value: value.seconds * 1_000_000 + value.nanos // 1000
+        if descriptor.full_name in path:
+            raise SchemaError(f"{descriptor.full_name} is a message within itself, which has no columns")
+        if not descriptor.fields:
+            raise SchemaError(f"{descriptor.full_name} has no fields, so it has no columns")
+        path = (*path, descriptor.full_name)
+        if len(path) > MOST_DEPTH:
+            raise SchemaError(f"{path[0]} has more than {MOST_DEPTH} messages within one another")
+        fields = [(field.name, *self._field(field, path)) for field in descriptor.fields]
+        getters = [(name, get) for name, _, get in fields]
 
+        def convert(message: Any) -> dict[str, Any]:
+            return {name: get(message) for name, get in getters}
 
-def _field(field: Any, path: tuple[str, ...], count: FieldCount) -> tuple[Shape, Callable[[Any], Any]]:
-    """Shape, and what takes the field out of its message."""
-    name = field.name
-    if _is_repeated(field):
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            key, item = (field.message_type.fields_by_name[each] for each in ("key", "value"))
-            key_shape, take_key = _value(key, path, count)
-            item_shape, take = _value(item, path, count)
+        return Shape(Kind.STRUCT, tuple((name, shape) for name, shape, _ in fields)), convert
 
-            def pairs(message: Any) -> list[tuple[Any, Any]]:
-                return [(take_key(each), take(value)) for each, value in getattr(message, name).items()]
+    def _field(self, field: Any, path: tuple[str, ...]) -> tuple[Shape, Callable[[Any], Any]]:
+        """Shape, and what takes the field out of its message."""
+        name, more = field.name, self._values.more
+        if _is_repeated(field):
+            if field.message_type is not None and field.message_type.GetOptions().map_entry:
+                key, item = (field.message_type.fields_by_name[each] for each in ("key", "value"))
+                key_shape, take_key = self._value(key, path)
+                item_shape, take = self._value(item, path)
+                item_width = 1 + width(item_shape)
 
-            return Shape(Kind.MAP, key=key_shape, item=item_shape), pairs
-        shape, take = _value(field, path, count)
-        return Shape(Kind.ARRAY, item=shape), lambda message: [take(value) for value in getattr(message, name)]
-    shape, take = _value(field, path, count)
-    if field.has_presence:
-        return shape, lambda message: take(getattr(message, name)) if message.HasField(name) else None
-    return shape, lambda message: take(getattr(message, name))
+                def pairs(message: Any) -> list[tuple[Any, Any]]:
+                    found = getattr(message, name)
+                    more(len(found) * item_width)
+                    return [(take_key(each), take(value)) for each, value in found.items()]
+
+                return Shape(Kind.MAP, key=key_shape, item=item_shape), pairs
+            shape, take = self._value(field, path)
+            each_width = width(shape)
+
+            def elements(message: Any) -> list[Any]:
+                found = getattr(message, name)
+                more(len(found) * each_width)
+                return [take(value) for value in found]
+
+            return Shape(Kind.ARRAY, item=shape), elements
+        shape, take = self._value(field, path)
+        if field.has_presence:
+            return shape, lambda message: take(getattr(message, name)) if message.HasField(name) else None
+        return shape, lambda message: take(getattr(message, name))
+
+    def _value(self, field: Any, path: tuple[str, ...]) -> tuple[Shape, Callable[[Any], Any]]:
+        """One value of a field."""
+        self._count.one()
+        if field.message_type is not None:
+            return self.message(field.message_type, path)
+        if field.enum_type is not None:
+            names: Mapping[int, Any] = field.enum_type.values_by_number
+            return Shape(Kind.STRING), lambda value: names[value].name if value in names else str(value)
+        kinds = {
+            field.CPPTYPE_BOOL: Kind.BOOLEAN, field.CPPTYPE_INT32: Kind.INT, field.CPPTYPE_INT64: Kind.LONG,
+            field.CPPTYPE_UINT32: Kind.LONG, field.CPPTYPE_FLOAT: Kind.FLOAT, field.CPPTYPE_DOUBLE: Kind.DOUBLE,
+        }  # fmt: skip
+        if field.cpp_type == field.CPPTYPE_UINT64:
+            return Shape(Kind.DECIMAL, precision=20), Decimal
+        if field.type == field.TYPE_BYTES:
+            return Shape(Kind.BINARY), _same
+        if field.cpp_type == field.CPPTYPE_STRING:
+            return Shape(Kind.STRING), _text_of(field.name)
+        return Shape(kinds[field.cpp_type]), _same
 
 
 def _is_repeated(field: Any) -> bool:
@@ -166,20 +208,10 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _value(field: Any, path: tuple[str, ...], count: FieldCount) -> tuple[Shape, Callable[[Any], Any]]:
-    """One value of a field."""
-    count.one()
-    if field.message_type is not None:
-        return _message(field.message_type, path, count)
-    if field.enum_type is not None:
-        names: Mapping[int, Any] = field.enum_type.values_by_number
-        return Shape(Kind.STRING), lambda value: names[value].name if value in names else str(value)
-    kinds = {
-        field.CPPTYPE_BOOL: Kind.BOOLEAN, field.CPPTYPE_INT32: Kind.INT, field.CPPTYPE_INT64: Kind.LONG,
-        field.CPPTYPE_UINT32: Kind.LONG, field.CPPTYPE_FLOAT: Kind.FLOAT, field.CPPTYPE_DOUBLE: Kind.DOUBLE,
-    }  # fmt: skip
-    if field.cpp_type == field.CPPTYPE_UINT64:
-        return Shape(Kind.DECIMAL, precision=20), Decimal
-    if field.cpp_type == field.CPPTYPE_STRING:
-        return Shape(Kind.BINARY if field.type == field.TYPE_BYTES else Kind.STRING), _same
-    return Shape(kinds[field.cpp_type]), _same
+def _text_of(name: str) -> Callable[[Any], str]:
+    def text(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        raise BadRecordError(f"{name} is no UTF-8")  # proto2 checks nothing, and gives such a text as bytes
+
+    return text

@@ -30,6 +30,8 @@ MOST_UNKNOWN, UNKNOWN_S = 10_000, 30.0
 #: Schemas that one schema may refer to, directly or not, and bytes of their texts.
 MOST_REFERENCES, MOST_REFERENCED_BYTES = 200, 16 << 20
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+#: Codes of a subject, version or schema that is unknown begin here; that of a path which it does not have is 404.
+_UNKNOWN = 40_400
 #: Answers that another attempt may turn out better than.
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -201,8 +203,12 @@ class Registry:
                     continue
                 if status == HTTPStatus.OK:
                     return _json(body, url)
-                if status == HTTPStatus.NOT_FOUND:
+                code = _code(body) if status == HTTPStatus.NOT_FOUND else 0
+                if code is not None and _UNKNOWN <= code < _UNKNOWN + 100:
                     raise UnknownSchemaError(f"the registry has no {what} ({url}{path})")
+                if code is None:  # of a proxy, which says nothing of the schema: the registry may be back soon
+                    failed.append(f"{url}{path} answers 404, but not as a schema registry does")
+                    continue
                 if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
                     raise RegistryError(f"{url} does not let us in ({status}): {_said(body)}")
                 if status not in _AGAIN:
@@ -253,6 +259,15 @@ def _json(body: bytes, url: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise RegistryError(f"{url} answers, but not as a schema registry does: {body[:60]!r}")
     return found
+
+
+def _code(body: bytes) -> int | None:
+    """The registry's own code of an error; None: what answers is none."""
+    try:
+        code = json.loads(body)["error_code"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None
+    return code if type(code) is int else None
 
 
 def _said(body: bytes) -> str:

@@ -12,10 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from .exceptions import SchemaError
+from .exceptions import BadRecordError, SchemaError
 
 #: Fields of all depths together. Types that are named many times would else be any number of columns.
 MOST_FIELDS = 10_000
+#: Types within one another. Reading recurses, on a stack of which others have used a part.
+MOST_DEPTH = 50
+#: Fields and elements of one value, besides as many as it has bytes: two bytes can be an element of thousands of fields.
+MOST_VALUES = 1_000_000
 
 
 class Kind(Enum):
@@ -54,6 +58,32 @@ class Shape:
     key: Shape | None = None
     precision: int = 0
     scale: int = 0
+
+
+def width(shape: Shape) -> int:
+    """Fields that a value of the shape has at most, itself and those of structs within it; arrays and maps count as one."""
+    return 1 + sum(width(each) for _, each in shape.fields)
+
+
+class ValueCount:
+    """Counts what one value becomes, before it is made. One thread."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MOST_VALUES
+
+    def begin(self, size: int) -> None:
+        """A value of `size` bytes is next."""
+        self._left = MOST_VALUES + size
+
+    def more(self, count: int) -> None:
+        """BadRecordError: there are too many."""
+        self._left -= count
+        if self._left < 0:
+            raise BadRecordError(
+                f"it has more than {MOST_VALUES} fields and elements, those that are missing counted too"
+            )
 
 
 class FieldCount:

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tidelog.clients.schemas.avro import AvroReader, AvroSchema
 from tidelog.clients.schemas.exceptions import BadRecordError, SchemaError
-from tidelog.clients.schemas.shape import MOST_FIELDS, Kind, Shape
+from tidelog.clients.schemas.shape import MOST_DEPTH, MOST_FIELDS, Kind, Shape
 
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 MICROS = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
@@ -212,6 +212,11 @@ def test_references_are_known_by_their_names() -> None:
         AvroSchema(person)
 
 
+def mostly_null(count: int) -> dict[str, Any]:
+    fields = [{"name": "x", "type": "int"}, *({"name": f"n{number}", "type": "null"} for number in range(count))]
+    return {"type": "record", "name": "E", "fields": fields}
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
@@ -225,6 +230,14 @@ def test_references_are_known_by_their_names() -> None:
         (record(), "the record has no fields"),
         (record({"name": "u", "type": ["int", "string"]}), "u is a union of int and string"),
         (record({"name": "n", "type": ["null", "R"]}), "R is a type within itself"),
+        (
+            record({"name": "a", "type": {"type": "array", "items": mostly_null(20)}}),
+            "an array of what has 22 fields in 1 bytes",
+        ),
+        (
+            record({"name": "a", "type": {"type": "map", "values": mostly_null(20)}}),
+            "a map of what has 22 fields in 2 bytes",
+        ),
         (record({"name": "a", "type": {"type": "array", "items": "null"}}), "an array of what takes no bytes"),
         (
             record({"name": "a", "type": {"type": "array", "items": {"type": "record", "name": "E", "fields": []}}}),
@@ -243,9 +256,73 @@ def test_types_within_types_have_a_bound() -> None:
     for number in range(1, 30):
         two = [{"name": name, "type": f"T{number - 1}"} for name in "ab"]
         levels.append(record(*two, name=f"T{number}"))
-    schema = AvroSchema(levels[-1], levels[:-1])
     with pytest.raises(SchemaError, match=f"more than {MOST_FIELDS} fields"):
-        AvroReader(schema)
+        AvroReader(AvroSchema(levels[-1], levels[:-1]))
+
+
+def test_a_writers_types_within_types_have_a_bound() -> None:
+    """Of a field without bytes that the reader does not have: each record would be skipped a billion times."""
+    levels = [record({"name": "x", "type": "null"}, name="T0")]
+    for number in range(1, 30):
+        two = [{"name": name, "type": f"T{number - 1}"} for name in "ab"]
+        levels.append(record(*two, name=f"T{number}"))
+    with pytest.raises(SchemaError, match=f"more than {MOST_FIELDS} fields"):
+        AvroSchema(record({"name": "a", "type": "int"}, {"name": "b", "type": "T29"}), levels)
+
+
+@pytest.mark.parametrize("depth", [MOST_DEPTH, MOST_DEPTH + 1, 300, 2000])
+def test_types_within_one_another_have_a_bound(depth: int) -> None:
+    levels = [
+        record({"name": "x", "type": f"T{number - 1}" if number > 1 else "int"}, name=f"T{number}")
+        for number in range(1, depth + 1)
+    ]
+    if depth > MOST_DEPTH:
+        with pytest.raises(SchemaError, match="nested too deeply"):
+            AvroReader(AvroSchema(levels[-1], levels[:-1]))
+        return
+    found: Any = AvroReader(AvroSchema(levels[-1], levels[:-1])).decode(b"\2")
+    for _ in range(depth):
+        found = found["x"]
+    assert found == 1
+
+
+def test_a_default_is_the_same_for_every_record() -> None:
+    """It was converted in place: a thousand times larger with each record."""
+    inner = {
+        "type": "record",
+        "name": "S",
+        "fields": [
+            {"name": "at", "type": logical("long", "timestamp-millis")},
+            {"name": "n", "type": "int", "default": 5},
+        ],
+    }
+    fields: list[dict[str, Any]] = [
+        {"name": "a", "type": "int"},
+        {"name": "one", "type": inner, "default": {"at": 1}},
+        {"name": "many", "type": {"type": "array", "items": "S"}, "default": [{"at": 2}]},
+        {"name": "some", "type": ["S", "null"], "default": {"at": 3, "n": 4}},
+    ]
+    writer, reader = AvroSchema(record(fields[0])), AvroReader(AvroSchema(record(*fields)))
+    for _ in range(3):
+        assert reader.decode(b"\2", writer) == {
+            "a": 1,
+            "one": {"at": 1000, "n": 5},
+            "many": [{"at": 2000, "n": 5}],
+            "some": {"at": 3000, "n": 4},
+        }
+
+
+@pytest.mark.parametrize("size", [17, 1_000_000])
+def test_a_decimal_of_too_many_digits_is_a_bad_record(size: int) -> None:
+    """A megabyte of them took minutes, and the digits behind the 400th were lost."""
+    schema = AvroSchema(record({"name": "d", "type": logical("bytes", "decimal", precision=38, scale=2)}))
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, schema.parsed, {"d": b"\x11" * size})
+    with pytest.raises(BadRecordError, match="a decimal has more than 38 digits"):
+        AvroReader(schema).decode(stream.getvalue())
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, schema.parsed, {"d": (-12345).to_bytes(size, "big", signed=True)})
+    assert AvroReader(schema).decode(stream.getvalue()) == {"d": Decimal("-123.45")}
 
 
 def test_numbers_of_two_widths_are_one_column() -> None:

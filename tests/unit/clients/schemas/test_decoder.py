@@ -101,6 +101,11 @@ def test_bad_records_have_reasons(server: SchemaRegistry, monkeypatch: pytest.Mo
     for _ in range(3):
         assert decoder.decode(framed(server.register("else", text), b"\2")) == {"id": 1}
     assert len(decoder._writers) == 1
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "_MOST_WRITERS_BYTES", 3 * len(text))
+    for _ in range(5):
+        assert decoder.decode(framed(server.register("else", text), b"\2")) == {"id": 1}
+    assert len(decoder._writers) == 3
 
 
 def test_a_registry_that_is_away_is_no_fault_of_the_record(server: SchemaRegistry) -> None:

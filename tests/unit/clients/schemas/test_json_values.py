@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidelog.clients.schemas import json_values as module
 from tidelog.clients.schemas.exceptions import BadRecordError, SchemaError
 from tidelog.clients.schemas.json_values import JsonReader
-from tidelog.clients.schemas.shape import Kind, Shape
+from tidelog.clients.schemas.shape import Kind, Shape, ValueCount
 
 ORDER = {
     "type": "object",
@@ -100,6 +101,49 @@ def test_whatever_comes_is_a_record_or_a_reason(inner: Any, raw: bytes) -> None:
             assert str(error)
 
 
+def test_depth_is_a_reason_where_it_can_be_read_and_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python writes JSON with a little less depth than it reads: such a record stopped the read."""
+
+    def too_deep(*_: Any, **__: Any) -> str:
+        raise RecursionError
+
+    monkeypatch.setattr(module.json, "dumps", too_deep)
+    reader = JsonReader('{"properties": {"x": {}, "n": {"type": "integer"}}}')
+    for value in (b'{"x": [[1]]}', b'{"n": [[1]]}'):
+        with pytest.raises(BadRecordError, match="it is nested too deeply"):
+            reader.decode(value)
+
+
+def test_a_long_name_is_not_copied_for_each_element() -> None:
+    """An array behind a name of a megabyte took a megabyte's copy for each element."""
+    made: list[int] = []
+
+    def check(value: Any, path: str) -> Any:
+        made.append(len(path))
+        return value
+
+    count = ValueCount()
+    count.begin(0)
+    each = module._map(module._array(check, 1, count), 1, count)
+    assert each({"k" * 100_000: [1, 2]}, ".m") == [("k" * 100_000, [1, 2])]
+    assert max(made) < 100
+    reader = JsonReader(
+        '{"properties": {"x": {"additionalProperties": {"items": {"type": "integer"}, "type": "array"}, "type": "object"}}}'
+    )
+    with pytest.raises(BadRecordError, match=r"^x\.k{60}\[\] is no integer: true$"):
+        reader.decode(json.dumps({"x": {"k" * 1000: [True]}}).encode())
+
+
+def test_elements_that_have_everything_missing_are_counted() -> None:
+    """Three bytes each, they would become a hundred fields each."""
+    item = {"type": "object", "properties": {f"f{number}": {"type": "integer"} for number in range(100)}}
+    reader = JsonReader(json.dumps({"properties": {"rows": {"type": "array", "items": item}}}))
+    for _ in range(2):
+        assert len(reader.decode(b'{"rows": [' + b"{}," * 9_000 + b"{}]}")["rows"]) == 9_001
+    with pytest.raises(BadRecordError, match="it has more than 1000000 fields and elements"):
+        reader.decode(b'{"rows": [' + b"{}," * 11_000 + b"{}]}")
+
+
 def test_other_documents_are_known_by_the_names_of_references() -> None:
     schema = {"type": "object", "properties": {"home": {"$ref": "address.json#/definitions/A"}, "b": {"$ref": "whole"}}}
     address = {
@@ -125,6 +169,7 @@ def nested(depth: int) -> Any:
         ('{"properties": {"x": {"$ref": "other.json"}}}', "\\$ref other.json leads nowhere"),
         ('{"properties": {"x": {"$ref": "#"}}}', "# is a type within itself"),
         (json.dumps(nested(60)), "nested more than 50 deep"),
+        ('{"properties": {"x": {"type": "array", "items": 5}}, "required": [[1]], "type": "array"}', "columns come of"),
     ],
 )
 def test_what_has_no_columns_is_refused(schema: str, message: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidelog.clients.schemas.exceptions import BadRecordError, SchemaError
 from tidelog.clients.schemas.protobuf import ProtobufReader, ProtobufSchema
-from tidelog.clients.schemas.shape import Kind, Shape
+from tidelog.clients.schemas.shape import MOST_DEPTH, Kind, Shape
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 F = FieldDescriptorProto
@@ -185,6 +185,41 @@ def test_types_without_columns_are_refused() -> None:
         ProtobufSchema([("x", b"\xff\xff")])
     with pytest.raises(SchemaError, match="there is no Protobuf schema"):
         ProtobufSchema([])
+
+
+@pytest.mark.parametrize("depth", [MOST_DEPTH, MOST_DEPTH + 1, 2000])
+def test_messages_within_one_another_have_a_bound(depth: int) -> None:
+    messages = [DescriptorProto(name="T1", field=[F(name="x", number=1, type=F.TYPE_INT32, label=F.LABEL_OPTIONAL)])]
+    for number in range(2, depth + 1):
+        inner = F(name="x", number=1, type=F.TYPE_MESSAGE, type_name=f".of.T{number - 1}", label=F.LABEL_OPTIONAL)
+        messages.append(DescriptorProto(name=f"T{number}", field=[inner]))
+    if depth > MOST_DEPTH:
+        with pytest.raises(SchemaError, match=f"of.T{depth} has more than {MOST_DEPTH} messages within one another"):
+            reader(file_of(*messages), f"T{depth}")
+    else:
+        assert reader(file_of(*messages), f"T{depth}").decode(b"") == {"x": None}
+
+
+def test_elements_that_have_everything_missing_are_counted() -> None:
+    """Two bytes each, they would become a hundred fields each."""
+    row = DescriptorProto(
+        name="Row",
+        field=[F(name=f"f{n}", number=n, type=F.TYPE_INT32, label=F.LABEL_OPTIONAL) for n in range(1, 101)],
+    )
+    rows = F(name="rows", number=1, type=F.TYPE_MESSAGE, type_name=".of.Row", label=F.LABEL_REPEATED)
+    one = reader(file_of(row, DescriptorProto(name="Rows", field=[rows])), "Rows")
+    for _ in range(2):
+        assert len(one.decode(b"\x0a\0" * 9_000)["rows"]) == 9_000
+    with pytest.raises(BadRecordError, match="it has more than 1000000 fields and elements"):
+        one.decode(b"\x0a\0" * 11_000)
+
+
+def test_a_text_of_proto2_that_is_none_is_a_bad_record() -> None:
+    text = F(name="name", number=1, type=F.TYPE_STRING, label=F.LABEL_OPTIONAL)
+    file = file_of(DescriptorProto(name="T", field=[text]))
+    file.syntax = "proto2"
+    with pytest.raises(BadRecordError):
+        reader(file, "T").decode(b"\x0a\1\xff")
 
 
 def test_types_within_types_have_a_bound() -> None:

@@ -184,6 +184,26 @@ def test_what_is_no_registrys_answer_is_told(server: SchemaRegistry, answer: Any
     assert len(server.asked) == 1
 
 
+def test_a_proxys_404_does_not_make_a_schema_unknown(server: SchemaRegistry) -> None:
+    """While it does not know where the registry is, records would be taken for damaged ones."""
+    number = server.register("s", TEXT)
+    left = [(404, b"default backend - 404", {}), (404, b'{"message": "no route"}', {}), (404, b"[" * 100_000, {}), None]
+    server.fail = lambda path: left.pop(0)
+    one, clock = client(server.url)
+    assert one.by_id(number).text == TEXT
+    assert clock.now == pytest.approx(0.1 + 0.2 + 0.4)
+    server.fail = lambda path: (404, b"<html>", {})
+    with pytest.raises(RegistryError, match="answers 404, but not as a schema registry does"):
+        one.by_id(number + 1)
+
+
+def test_a_path_that_a_registry_does_not_have_is_told_at_once(server: SchemaRegistry) -> None:
+    one, clock = client(f"{server.url}/elsewhere")
+    with pytest.raises(RegistryError, match="answers 404: HTTP 404 Not Found"):
+        one.latest("s")
+    assert clock.now == 0.0
+
+
 def test_an_answer_without_end_is_not_kept(server: SchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_ANSWER", 1000)
     server.fail = lambda path: (200, b" " * 2000, {})
