@@ -7,7 +7,7 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--simulation-backups", type=int, default=8, help="simulations with a backup whose cuts are restored"
+        "--simulation-backups", type=int, default=6, help="simulations with a backup whose cuts are restored"
     )
     parser.addoption("--simulation-seconds", type=float, default=10.0, help="begin no further simulation after so long")
     parser.addoption(

@@ -126,7 +126,7 @@ RINGS = [
             "--simulation-backups",
             "400",
         ],
-        3,
+        2.5,
         90,
     ),
     Ring("mutations", [], ["make", "mutations"], 0, 30),
