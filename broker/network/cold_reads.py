@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -53,6 +53,12 @@ THREADS = 4
 
 Done = Callable[[int, BaseException | None], None]
 """Told how many bytes were read, or what went wrong."""
+
+Forget = Callable[[], None]
+"""Takes a request back: nobody is told any more. Harmless when it was told already."""
+
+_Asked = tuple[int, int, Done]
+"""Where pages are asked for, how many bytes, and whom to tell."""
 
 
 class Threads(Protocol):
@@ -92,7 +98,7 @@ class Job:
 
     Attributes:
         done: told at the end; None: it is made ahead.
-        asked: who has asked for pages of it since it began: where, how many bytes, and whom to tell.
+        asked: who has asked for pages of it since it began.
     """
 
     __slots__ = ("asked", "begun", "count", "done", "file", "position", "stream")
@@ -104,7 +110,7 @@ class Job:
         self.stream = stream
         self.done = done
         self.begun = False
-        self.asked: list[tuple[int, int, Done]] = []
+        self.asked: list[_Asked] = []
 
     def forget_asked(self) -> None:
         """Tell nobody who has asked."""
@@ -124,8 +130,9 @@ class _Device:
 
     def __init__(self, threads: Threads) -> None:
         self.threads = threads
-        self.waiting: deque[Job] = deque()
-        self.ahead: deque[Job] = deque()  # one of each stream at most
+        # By their order. Any of them may be taken out, of very many.
+        self.waiting: OrderedDict[Job, None] = OrderedDict()
+        self.ahead: OrderedDict[Job, None] = OrderedDict()  # one of each stream at most
         self.under_way: set[Job] = set()
         self.size = MOST_BYTES
         self.timer: asyncio.TimerHandle | None = None
@@ -167,25 +174,41 @@ class ColdReads:
         """Reads that wait, but for those that are made ahead."""
         return sum(len(device.waiting) for device in self._devices.values())
 
-    def read(self, file: File, position: int, count: int, done: Done) -> None:
+    def read(self, file: File, position: int, count: int, done: Done) -> Forget:
         """Have the pages of `count` bytes from `position` read, or of the first of them; then call `done` with how many. The file
-        is kept open until then."""
+        is kept open until then, or until who has asked takes it back."""
         identity = file.identity
         device = self._device(identity[0])
-        stream = self._streams.of(identity, position)
+        stream, forgotten = self._streams.of(identity, position)
+        if forgotten is not None:
+            self._drop_ahead(forgotten)
         stream.position = position
         ahead = stream.job
         if ahead is not None and ahead.brings(position, count):
             file.retain()
-            ahead.asked.append((position, count, done))
-            return
-        if ahead is not None and not ahead.begun:  # it may be as far as the reader is: what is waited for goes first
-            device.ahead.remove(ahead)
-            ahead.file.release()
-            stream.job = None
+            ahead.asked.append(asked := (position, count, done))
+            return partial(_forget_asked, ahead, asked)
+        self._drop_ahead(stream)  # it may be as far as the reader is: what is waited for goes first
         stream.asked += 1
-        device.waiting.append(Job(file, position, count, stream, done))
+        device.waiting[job := Job(file, position, count, stream, done)] = None
         self._go_on(device)
+        return partial(self._forget, device, job)
+
+    def _forget(self, device: _Device, job: Job) -> None:
+        """Read no more for who has gone, unless the disk is at it: then tell nobody."""
+        job.done = _tell_nobody
+        if job in device.waiting:
+            del device.waiting[job]
+            job.stream.asked -= 1
+            job.file.release()
+
+    def _drop_ahead(self, stream: Stream) -> None:
+        """Take back what is to be read ahead for the stream, unless the disk is at it."""
+        job = stream.job
+        if job is not None and not job.begun:
+            del self._device(job.file.identity[0]).ahead[job]
+            job.file.release()
+            stream.job = None
 
     def brought(self, file: File, position: int, count: int) -> int:
         """How many of `count` bytes from `position`, which are not all in memory, were read ahead and still are; 0: none."""
@@ -215,7 +238,7 @@ class ColdReads:
                 device.timer.cancel()
             for waiting in (device.waiting, device.ahead):
                 while waiting:
-                    waiting.popleft().file.release()
+                    waiting.popitem(last=False)[0].file.release()
             for job in device.under_way:
                 job.forget_asked()
             device.threads.close()
@@ -232,7 +255,7 @@ class ColdReads:
 
     def _read_ahead(self, device: _Device, stream: Stream, file: File) -> None:
         """Have a read made for the stream behind what was read for it, unless there is one, or enough was read."""
-        if stream.job is not None or stream.asked or self._closed:
+        if stream.job is not None or stream.asked or stream.is_forgotten or self._closed:
             return
         # Two such reads for each stream: one whose pages are being sent, and the next.
         most = min(MOST_AHEAD_BYTES if self._goes_first else MOST_BYTES, MOST_AHEAD_OF_ALL // 2 // len(self._streams))
@@ -251,16 +274,16 @@ class ColdReads:
         if count <= 0 or (count < most and limit < file.size()):  # not in small pieces, each time that a slice was sent
             return
         stream.job = job = Job(file, start, count, stream, None)
-        device.ahead.append(job)
+        device.ahead[job] = None
         self._go_on(device)
 
     def _go_on(self, device: _Device) -> None:
         most = THREADS if self._goes_first else 1
         while len(device.under_way) < most and device.timer is None and not self._closed:
             if device.waiting:
-                job = device.waiting.popleft()
+                job, _ = device.waiting.popitem(last=False)
             elif device.ahead:
-                job = device.ahead.popleft()
+                job, _ = device.ahead.popitem(last=False)
             else:
                 return
             if not self._goes_first:
@@ -326,7 +349,8 @@ class ColdReads:
         """Tell those who have asked for pages of a read ahead while it was made. What they do not have by it is read for them."""
         if error is not None:
             job.stream.end = min(job.stream.end, job.position)
-        for position, count, done in job.asked:
+        while job.asked:  # one who is told may take back what another has asked for
+            position, count, done = job.asked.pop(0)
             count_there = min(count, job.position + job.count - position)
             try:
                 if error is None and count_there > 0 and job.file.is_cached(position, count_there):
@@ -351,6 +375,16 @@ class ColdReads:
     def _pause_is_over(self, device: _Device) -> None:
         device.timer = None
         self._go_on(device)
+
+
+def _tell_nobody(count: int, error: BaseException | None) -> None:
+    """For who has gone while the disk was at it."""
+
+
+def _forget_asked(job: Job, asked: _Asked) -> None:
+    if asked in job.asked:
+        job.asked.remove(asked)
+        job.file.release()
 
 
 def _read(clock: Callable[[], float], file: File, position: int, count: int) -> float:

@@ -28,7 +28,7 @@ from ...storage.io.platform import LINUX, sendfile
 
 if TYPE_CHECKING:
     from ...storage.io.filesystem import File
-    from .cold_reads import Done
+    from .cold_reads import Done, Forget
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ Part = bytes | FileSlice
 class ReadsCold(Protocol):
     """The part of `ColdReads` that is used here."""
 
-    def read(self, file: File, position: int, count: int, done: Done) -> None: ...
+    def read(self, file: File, position: int, count: int, done: Done) -> Forget: ...
 
     def brought(self, file: File, position: int, count: int) -> int: ...
 
@@ -92,6 +92,7 @@ class Outbound:
     __slots__ = (
         "_closed",
         "_cold_reads",
+        "_forget",
         "_loop",
         "_on_drained",
         "_on_error",
@@ -131,6 +132,8 @@ class Outbound:
         self.queue: deque[Part] = deque()
         self._writer_armed = False
         self._prefetching = False
+        #: Takes back what is asked of `cold_reads` while `_prefetching`.
+        self._forget: Forget | None = None
         self._closed = False
 
     @property
@@ -194,6 +197,12 @@ class Outbound:
         if self._writer_armed:
             self._loop.remove_writer(self.descriptor)
             self._writer_armed = False
+        if (
+            self._forget is not None
+        ):  # others' reads need not wait for it, and a disk that hangs would keep the connection
+            self._forget()
+            self._forget = None
+            self._prefetching = False
         release_parts(self.queue)
         self.queue.clear()
         # Until now it may know itself, by `_first_send`: what a TLS connection holds would stay until a full collection.
@@ -301,11 +310,12 @@ class Outbound:
         self.counters.cold_waits += 1
         self._prefetching = True
         self._disarm()
-        reads.read(part.file, part.position, count, self._prefetched)
+        self._forget = reads.read(part.file, part.position, count, self._prefetched)
         return 0
 
     def _prefetched(self, count: int, error: BaseException | None) -> None:
         self._prefetching = False
+        self._forget = None
         if self._closed:
             return
         if isinstance(error, OSError):

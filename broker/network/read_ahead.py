@@ -30,14 +30,16 @@ class Stream:
         end: position up to which pages were read, or are being read ahead.
         asked: reads that somebody waits for.
         job: what is read ahead for it: waiting or under way; None: nothing.
+        is_forgotten: nothing is read ahead for it any more.
     """
 
-    __slots__ = ("asked", "end", "job", "position")
+    __slots__ = ("asked", "end", "is_forgotten", "job", "position")
 
     def __init__(self, position: int) -> None:
         self.position = self.end = position
         self.asked = 0
         self.job: Job | None = None
+        self.is_forgotten = False
 
     def goes_on_at(self, position: int) -> bool:
         """True if the reader's next slice may begin there."""
@@ -68,20 +70,21 @@ class Streams:
                 return stream
         return None
 
-    def of(self, identity: Identity, position: int) -> Stream:
-        """The stream that goes on there, or a new one."""
+    def of(self, identity: Identity, position: int) -> tuple[Stream, Stream | None]:
+        """The stream that goes on there, or a new one; and one that is forgotten for it."""
         stream = self.find(identity, position)
-        if stream is None:
-            stream = Stream(position)
-            self._of_file[identity] = [*self._of_file.pop(identity, ()), stream]
-            self._count += 1
-            if self._count > MOST_STREAMS:
-                self._forget_one()
-        return stream
+        if stream is not None:
+            return stream, None
+        stream = Stream(position)
+        self._of_file[identity] = [*self._of_file.pop(identity, ()), stream]
+        self._count += 1
+        return stream, self._forget_one() if self._count > MOST_STREAMS else None
 
-    def _forget_one(self) -> None:
+    def _forget_one(self) -> Stream:
         identity, streams = next(iter(self._of_file.items()))
-        del streams[0]
+        stream = streams.pop(0)
+        stream.is_forgotten = True
         self._count -= 1
         if not streams:
             del self._of_file[identity]
+        return stream

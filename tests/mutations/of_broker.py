@@ -459,10 +459,10 @@ MUTATIONS = [
     Mutation(
         "broker/ahead-of-who-waits",
         "broker/network/cold_reads.py",
-        "            if device.waiting:\n                job = device.waiting.popleft()\n            elif device.ahead:\n"
-        "                job = device.ahead.popleft()\n",
-        "            if device.ahead:\n                job = device.ahead.popleft()\n            elif device.waiting:\n"
-        "                job = device.waiting.popleft()\n",
+        "            if device.waiting:\n                job, _ = device.waiting.popitem(last=False)\n"
+        "            elif device.ahead:\n                job, _ = device.ahead.popitem(last=False)\n",
+        "            if device.ahead:\n                job, _ = device.ahead.popitem(last=False)\n"
+        "            elif device.waiting:\n                job, _ = device.waiting.popitem(last=False)\n",
         "What nobody has asked for yet is read before what somebody waits for.",
         (
             "tests/unit/broker/network/test_cold_reads.py::test_what_somebody_waits_for_is_read_before_what_nobody_has_asked_for",

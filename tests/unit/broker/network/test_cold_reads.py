@@ -371,6 +371,71 @@ def test_for_a_file_that_nobody_has_open_any_more_nothing_is_read_ahead() -> Non
     assert world.reads.read_bytes == 1 << 20
 
 
+def test_of_a_reader_who_goes_away_while_he_waits_nothing_is_read() -> None:
+    """The reads of connections that had gone stood before everybody else's, and kept their files open."""
+    world, told = World(50), list[int]()
+    hung, gone, other = File(hangs=True), File(), File(2)
+    take_back_first = world.reads.read(hung, 0, 1000, lambda count, _: told.append(count))  # type: ignore[arg-type]
+    takes = [
+        world.reads.read(gone, place << 20, 1 << 20, lambda count, _: told.append(count))  # type: ignore[arg-type]
+        for place in range(100)
+    ]
+    stays = world.reads.read(gone, 500 << 20, 10, lambda count, _: told.append(count))  # type: ignore[arg-type]
+    assert (len(world.reads), gone.leases) == (101, 101)
+    for take_back in (take_back_first, *takes, *takes):
+        take_back()
+    assert (len(world.reads), gone.leases, hung.leases) == (1, 1, 1)
+    Consumer(world, 1 << 20, other)
+    world.run()
+    assert told == []
+    stays()
+    assert (len(world.reads), gone.leases) == (0, 0)
+
+
+def test_who_goes_away_while_pages_are_read_ahead_is_not_told_and_others_are() -> None:
+    world, told = World(100), list[int]()
+    file = File()
+    file.length = 100 << 20
+    world.reads.read(file, 0, 1 << 20, lambda count, _: None)  # type: ignore[arg-type]
+    world.run(1e-9 + (1 << 20) / world.speed)  # the next pages are being read
+    takes = [
+        world.reads.read(file, 1 << 20, 4096, lambda count, _, place=place: told.append(place))  # type: ignore[arg-type, misc]
+        for place in range(3)
+    ]
+    takes[1]()
+    takes[1]()
+    world.run()
+    takes[0]()
+    assert (told, file.leases) == ([0, 2], 0)
+
+
+def test_of_readers_that_are_forgotten_nothing_waits_to_be_read_ahead() -> None:
+    """While others wait nothing is read ahead. The wish of each place that was ever read stayed, with the file open, and was read
+    when they had gone."""
+    world = World(100)
+    files = [File() for _ in range(20)]
+    for file in files:
+        file.length = 1 << 40
+    left = 2000
+
+    def again(*_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left > 0:
+            file = files[left % len(files)]
+            world.reads.read(file, left * (50 << 20), 1 << 20, again)  # type: ignore[arg-type]
+
+    for _ in range(3 * THREADS):
+        again()
+    while left > 0:
+        world.run(world._due[0][0])
+        (device,) = world.reads._devices.values()
+        assert len(device.ahead) <= MOST_STREAMS
+    world.run()
+    assert world.reads.ahead_bytes <= MOST_AHEAD_OF_ALL
+    assert all(file.leases == 0 for file in files)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_whoever_reads_what_where_has_it_all(seed: int) -> None:
     chance = random.Random(seed)

@@ -195,6 +195,33 @@ async def test_close_gives_leases_back_and_lets_the_peer_see_the_end(tmp_path: P
     file.close()
 
 
+async def test_who_closes_while_pages_are_read_waits_for_them_no_more(tmp_path: Path) -> None:
+    """The read stood before others', and the file and the connection stayed for as long as the disk took."""
+    path = tmp_path / "segment.log"
+    path.write_bytes(bytes(1 << 20))
+    file = LeasedFile(path, cached=False)
+    left, right = socket.socketpair()
+    left.setblocking(False)
+    asked = list[Any]()
+
+    class Reads:
+        def read(self, *what: Any) -> Any:
+            asked.append(what)
+            return asked.clear
+
+        def brought(self, *_: Any) -> int:
+            return 0
+
+    out = Outbound(asyncio.get_running_loop(), left.fileno(), Reads(), SendCounters(), lambda: None, lambda _: None)  # type: ignore[arg-type]
+    assert not out.write_parts([FileSlice(file.retain(), 0, 1 << 20, False)])  # type: ignore[arg-type]
+    assert len(asked) == 1
+    out.close()
+    assert (asked, file.leases) == ([], 0)
+    for end in (left, right):
+        end.close()
+    file.close()
+
+
 async def test_a_peer_that_left_is_reported_once(tmp_path: Path) -> None:
     left, right = socket.socketpair()
     left.setblocking(False)
