@@ -197,10 +197,8 @@ class Outbound:
         if self._writer_armed:
             self._loop.remove_writer(self.descriptor)
             self._writer_armed = False
-        if (
-            self._forget is not None
-        ):  # others' reads need not wait for it, and a disk that hangs would keep the connection
-            self._forget()
+        if self._forget is not None:
+            self._forget()  # others need not wait for that read, and a disk that hangs would keep the connection
             self._forget = None
             self._prefetching = False
         release_parts(self.queue)
