@@ -35,7 +35,7 @@ _ANSWER_OVERHEAD = 4096
 #: Versions from 13 on name topics by id, those below 4 know no transactions.
 _FETCH_VERSIONS = (4, 12)
 _WAIT_MS = 500
-#: Answers without a record, though the log reaches further, after which a gap of compaction reaches to the end.
+#: Answers without a record of any partition, though the log reaches further, after which a gap of compaction reaches to the end.
 _EMPTY_ANSWERS = 2
 _GIVE_UP_S = 60.0
 
@@ -191,10 +191,12 @@ class OwnConsumer:
         answer = flight.connection.receive(flight.ticket, buffer)
         check(answer.error_code, f"fetching {self._topic}")
         found = []
+        # One that has records may have had no room for those of other partitions: it says nothing of these.
+        has_records = any(data.records for topic in answer.responses for data in topic.partitions)
         for topic in answer.responses:
             for data in topic.partitions:
                 try:
-                    batches = self._advance(data)
+                    batches = self._advance(data, has_records=has_records)
                 except (BrokerError, BrokerUnreachableError, KafkaFailure) as error:
                     self._failure = error
                 else:
@@ -207,7 +209,7 @@ class OwnConsumer:
                 self._failure = error
         return found
 
-    def _advance(self, data: PartitionData) -> _Batches | None:
+    def _advance(self, data: PartitionData, *, has_records: bool) -> _Batches | None:
         """Moves the partition's position behind an answer's whole batches; None: there are none."""
         partition = data.partition_index
         where = f"{self._topic}-{partition}"
@@ -227,6 +229,8 @@ class OwnConsumer:
             self._empty[partition] = 0
             return _Batches(records, whole.end, position)
         limit = data.last_stable_offset if self._committed else data.high_watermark
+        if has_records:
+            return None
         self._empty[partition] += 1
         end = None if self._ends is None else self._ends[partition]
         if end is not None and limit >= end and self._empty[partition] >= _EMPTY_ANSWERS:

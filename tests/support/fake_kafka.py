@@ -24,6 +24,7 @@ from tidelog.protocol.messages.describe_log_dirs import (
 from tidelog.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
@@ -163,10 +164,17 @@ class FakeKafka:
         return DescribeLogDirsResponse(results=[DescribeLogDirsResult(topics=topics)])
 
     def _fetch(self, request: FetchRequest) -> FetchResponse:
+        """Batches of the first partition that has any, and of the others while there is room."""
         (topic,) = request.topics
-        (wanted,) = topic.partitions
-        log = self.logs[topic.topic, wanted.partition]
-        offset, isolated = wanted.fetch_offset, bool(request.isolation_level)
+        parts, room = [], request.max_bytes
+        for wanted in topic.partitions:
+            parts.append(self._part(topic.topic, wanted, bool(request.isolation_level), room))
+            room -= len(parts[-1].records or b"")
+        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=parts)])
+
+    def _part(self, topic: str, wanted: FetchPartition, isolated: bool, room: int) -> PartitionData:
+        log = self.logs[topic, wanted.partition]
+        offset = wanted.fetch_offset
         data = PartitionData(
             partition_index=wanted.partition,
             high_watermark=log.high_watermark(),
@@ -176,13 +184,13 @@ class FakeKafka:
         )
         if not log.start <= offset <= log.high_watermark():
             data.error_code = 1
-        else:
+        elif room > 0:
             limit = log.last_stable_offset() if isolated else log.high_watermark()
-            data.records, behind = log.read(offset, limit, wanted.partition_max_bytes)
+            data.records, behind = log.read(offset, limit, min(wanted.partition_max_bytes, room))
             if isolated:
                 data.aborted_transactions = [
                     AbortedTransaction(producer_id=producer, first_offset=first)
                     for producer, first, last in log.aborted
                     if last >= offset and first < behind
                 ]
-        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=[data])])
+        return data

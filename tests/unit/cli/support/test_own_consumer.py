@@ -204,3 +204,15 @@ def test_a_daemon_that_does_not_come_back_ends_a_read_until_the_end_and_no_tail(
     chunk = next(tail.chunks)
     assert chunk is not None
     assert chunk.records[0].offset == 0
+
+
+@pytest.mark.parametrize("most", [SIZE, 3 * SIZE])
+def test_partitions_for_which_an_answer_has_no_room_are_not_taken_for_gaps(most: int) -> None:
+    """Records of the last of many large partitions were left out: answers full of others' had none of theirs, twice in a row."""
+    kafka = FakeKafka({("t", number): FakeLog(BATCHES[:10]) for number in range(6)})
+    consumer = OwnConsumer(
+        kafka.client(ClientSettings((ADDRESS,), fetch_max_bytes=most, api_timeout_ms=3000)),
+        "t", dict.fromkeys(range(6), 0), ends=dict.fromkeys(range(6), 10), clock=lambda: kafka.pauses, sleep=kafka.sleep,
+    )  # fmt: skip
+    found = [(chunk.partition, record.offset) for chunk in consumer.read() if chunk for record in chunk.records]
+    assert sorted(found) == [(partition, offset) for partition in range(6) for offset in range(10)]
