@@ -3,18 +3,21 @@ all of a record.
 
 Through librdkafka where it is installed, else through our own client (--client). Without --group no group is used: every
 partition is read from its end, or from where --from-beginning, --offset or --from-time say. Ends at Ctrl-C, after --max-messages,
-or with --until-end where the records end.
+or with --until-end where the records end. With --group partitions are shared out among the members of the group; each is read
+from where the group has committed, and what was printed is committed at the end (by our own client every five seconds too).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .support.group_member import GroupMember
     from .support.kafka_client import KafkaClient
     from .support.offsets import Bounds, Partition
+    from .support.own_consumer import Chunk
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -45,7 +48,7 @@ def add_parser(commands: Subparsers) -> None:
     )
     parser.add_argument("--max-messages", metavar="N", type=int, help="end after so many records")
     parser.add_argument("--until-end", action="store_true", help="end where the records ended when it began")
-    parser.add_argument("--group", metavar="G", help="read as a member of this group, and commit (librdkafka)")
+    parser.add_argument("--group", metavar="G", help="read as a member of this group, and commit what was printed")
     parser.add_argument("--key-separator", metavar="SEP", help="print key, separator, value; \\t is a tab")
     parser.add_argument("--committed", action="store_true", help="leave out what transactions have not committed")
     parser.add_argument(
@@ -69,7 +72,7 @@ def run(options: Any) -> int:
     from .support.rdkafka import chosen_library
     from .support.record_input import separator_of
 
-    library = chosen_library(options, "--group" if options.group is not None else "")
+    library = chosen_library(options)
     if options.max_messages is not None and options.max_messages < 1:
         raise KafkaFailure(f"--max-messages is at least 1, not {options.max_messages}")
     try:
@@ -181,8 +184,10 @@ def _run_own(
     """The number of records that were printed."""
     import sys
 
+    from .support.group_member import GroupMember
+    from .support.group_reader import GroupReader
     from .support.own_client import own_client
-    from .support.own_consumer import OwnConsumer
+    from .support.own_consumer import Chunk, OwnConsumer
     from .support.record_output import record_format
     from .support.waiting import Notices
 
@@ -192,28 +197,63 @@ def _run_own(
     out = sys.stdout.buffer
     printed = 0
 
-    def copy(is_stopped: Callable[[], bool]) -> None:
+    def copy_of(chunks: Iterator[Chunk | None], is_stopped: Callable[[], bool]) -> Iterator[Chunk]:
+        """Prints; gives each chunk with what of it was printed."""
         nonlocal printed
+        for chunk in chunks:
+            if is_stopped():
+                return
+            if chunk is None:
+                out.flush()
+                waiting.idle()
+                continue
+            records = chunk.records
+            if options.max_messages is not None:
+                records = records[: options.max_messages - printed]
+            out.write(text(chunk.partition, records))
+            printed += len(records)
+            yield Chunk(chunk.partition, records)
+            if printed == options.max_messages:
+                return
+
+    def copy(is_stopped: Callable[[], bool]) -> None:
         with own_client(options, "tidelog-consume", notices.wait) as client:
             consumer = OwnConsumer(
                 client, topic, positions, committed=options.committed, ends=ends, on_wait=notices.wait, tell=_tell
             )
-            for chunk in consumer.read():
-                if is_stopped():
-                    return
-                if chunk is None:
-                    out.flush()
-                    waiting.idle()
-                    continue
-                records = chunk.records
-                if options.max_messages is not None:
-                    records = records[: options.max_messages - printed]
-                out.write(text(chunk.partition, records))
-                printed += len(records)
-                if printed == options.max_messages:
-                    return
+            for _ in copy_of(consumer.read(), is_stopped):
+                pass
 
-    _until_told(copy)
+    member: GroupMember | None = None
+
+    def copy_of_group(is_stopped: Callable[[], bool]) -> None:
+        nonlocal member
+        with (
+            own_client(options, "tidelog-consume", notices.wait) as client,
+            own_client(options, "tidelog-consume", notices.wait) as coordinator,
+        ):
+            member = GroupMember(
+                coordinator, options.group, topic, committed_only=options.committed, tell=_tell, on_wait=notices.wait
+            )
+            reader = GroupReader(
+                client, member, topic, from_beginning=options.from_beginning, ends=ends,
+                tell=_tell, on_wait=notices.wait,
+            )  # fmt: skip
+            is_printed = False
+            try:
+                for chunk in copy_of(reader.read(), is_stopped):
+                    reader.printed(chunk.partition, chunk.records[-1].offset + 1)
+            finally:
+                try:
+                    out.flush()  # BrokenPipeError: nobody has read it
+                    is_printed = True
+                finally:
+                    reader.close(commits=is_printed)
+
+    if options.group is None:
+        _until_told(copy)
+    elif ends != {}:
+        _until_told(copy_of_group, is_stuck=lambda: member is not None and member.is_waiting)
     return printed
 
 
@@ -240,13 +280,13 @@ def _run_librdkafka(
     from .support.record_output import message_format
 
     consumer = make_consumer(library, bootstrap_of(options.bootstrap_server), options)
-    if options.group is None:
-        consumer.assign([library.TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
-    else:
-        consumer.subscribe([topic])
     text = message_format(as_json=options.output == "json", separator=separator)
     commits = options.group is not None
     reader = Reader(library, consumer, text, sys.stdout.buffer, commits=commits, on_idle=waiting.idle)
+    if options.group is None:
+        consumer.assign([library.TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
+    else:
+        consumer.subscribe([topic], on_revoke=reader.revoked)
     try:
         _until_told(lambda is_stopped: reader.read(options.max_messages, ends, is_stopped))
     finally:
@@ -256,13 +296,22 @@ def _run_librdkafka(
     return reader.printed
 
 
-def _until_told(copy: Callable[[Callable[[], bool]], None]) -> None:
-    """Runs `copy` until it ends, or SIGTERM or Ctrl-C end it; what was printed is flushed."""
+def _until_told(copy: Callable[[Callable[[], bool]], None], is_stuck: Callable[[], bool] = lambda: False) -> None:
+    """Runs `copy` until it ends, or SIGTERM or Ctrl-C end it; what was printed is flushed.
+
+    `is_stuck`: it is where it may not ask for minutes whether it has been told to stop.
+    """
     import signal
     import sys
 
     stop: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+
+    def on_signal(*_: object) -> None:
+        stop.append(1)
+        if is_stuck():
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, on_signal)
     try:
         copy(lambda: bool(stop))
     except KeyboardInterrupt:

@@ -90,6 +90,7 @@ class OwnConsumer:
     ) -> None:  # fmt: skip
         self._client = client
         self._topic = topic
+        self._first = dict(positions)
         self._positions = dict(positions)
         self._ends = None if ends is None else dict(ends)
         self._aborted = {partition: AbortedAsFetched() for partition in positions} if committed else {}
@@ -102,6 +103,7 @@ class OwnConsumer:
         self._flights: dict[int, _Flight] = {}
         self._buffers: dict[int, bytearray] = {}
         self._empty: dict[int, int] = dict.fromkeys(positions, 0)
+        self._ended: dict[int, int] = {}
         self._failure: Exception | None = None
 
     def read(self) -> Iterator[Chunk | None]:
@@ -131,6 +133,15 @@ class OwnConsumer:
                 yield None
                 self._sleep(pause)
                 pause = min(2 * pause, self._client.settings.max_backoff_ms / 1000)
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """What is next of each partition, its end where that was reached. All before was given when `read` gives None or ends."""
+        return self._ended | self._positions
+
+    def close(self) -> None:
+        """Answers that are on their way are given up; nothing is read any more."""
+        self._forget()
 
     # -- fetches
 
@@ -253,6 +264,7 @@ class OwnConsumer:
         for partition, end in (self._ends or {}).items():
             if partition in self._positions and self._positions[partition] >= end:
                 del self._positions[partition]
+                self._ended[partition] = max(end, self._first[partition])
                 for partitions in self._leaders.values():
                     if partition in partitions:
                         partitions.remove(partition)

@@ -43,12 +43,9 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_library(options: Any, needed_by: str = "") -> Any:
-    """The module of librdkafka, or None for our own client. `needed_by`: the option that our own client does not have.
-
-    KafkaFailure: what was asked for is not there.
-    """
-    needed_by = needed_by or ("--property" if options.property else "")
+def chosen_library(options: Any) -> Any:
+    """The module of librdkafka, or None for our own client. KafkaFailure: what was asked for is not there."""
+    needed_by = "--property" if options.property else ""
     if options.client == "own":
         if needed_by:
             raise KafkaFailure(f"{needed_by} needs librdkafka: leave out --client own")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 _BATCH = 10_000
@@ -89,6 +89,15 @@ class Reader:
                     left -= len(messages)
         self._out.flush()
 
+    def revoked(self, _consumer: Any, partitions: Sequence[Any]) -> None:
+        """librdkafka's callback: others go on behind what was printed of these partitions, if it is committed by then."""
+        from .kafka_client import KafkaFailure
+
+        gone = {(partition.topic, partition.partition) for partition in partitions}
+        with contextlib.suppress(KafkaFailure):  # too late: they are printed again, as after any failure
+            self._commit({place: offset for place, offset in self._next.items() if place in gone})
+        self._next = {place: offset for place, offset in self._next.items() if place not in gone}
+
     def _sorted_out(self, batch: list[Any], waiting: dict[int, int] | None) -> list[Any]:
         """The records; ends of partitions and errors are taken note of."""
         from .kafka_client import KafkaFailure
@@ -111,9 +120,12 @@ class Reader:
 
     def commit(self) -> None:
         """Commit the offsets of printed messages. KafkaFailure."""
+        self._commit(self._next)
+
+    def _commit(self, places: Mapping[tuple[str, int], int]) -> None:
         from .kafka_client import KafkaFailure
 
-        offsets = [self._client.TopicPartition(t, p, offset) for (t, p), offset in self._next.items()]
+        offsets = [self._client.TopicPartition(t, p, offset) for (t, p), offset in places.items()]
         if not offsets:
             return
         try:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from support.patience import PATIENCE_S, until
 from tidelog.cli.main import main
 from tidelog.config.page import pointer
 from tidelog.testing import Broker
@@ -134,7 +140,8 @@ def test_reading_begins_where_it_is_told_to(tidelog_broker: Broker, run: Run) ->
         (("consume", "orders", "--from-time", "noon"), "'noon' is no time"),
         (("consume", "orders", "--max-messages", "0"), "--max-messages is at least 1, not 0"),
         (("consume", "orders", "--key-separator", ""), "--key-separator is empty"),
-        (("consume", "orders", "--group", "g"), "--group needs librdkafka, which is not installed: pip install 'tidelog[cli]'"),
+        (("consume", "orders:0", "--group", "g"), "--group shares out whole topics: name the topic without partitions"),
+        (("consume", "orders", "--group", "g", "--offset=-1"), "a group begins where it has committed: `tidelog groups reset`"),
         (("consume", "orders", "--client", "librdkafka"), "--client librdkafka needs librdkafka, which is not installed"),
         (("produce", "orders", "--property", "a=b"), "--property needs librdkafka, which is not installed"),
         (("produce", "orders", "--client", "own", "--property", "a=b"), "--property needs librdkafka: leave out --client own"),
@@ -236,3 +243,108 @@ def test_many_partitions_are_all_read(tidelog_broker: Broker, run: Run) -> None:
     assert run("produce", "t", "--input", "json", stdin="\n".join(map(json.dumps, records)).encode()).code == 0
     done = run("consume", "t", "--from-beginning", "--until-end")
     assert sorted(map(int, done.out.split())) == list(range(2000))
+
+
+def lines_of(values: Iterable[int]) -> bytes:
+    return b"".join(b"%d\n" % value for value in values)
+
+
+def group_of(run: Run, group: str) -> tuple[list[int | None], int]:
+    """Committed offsets, and the number of members."""
+    (described,) = json.loads(run("groups", "describe", group, "--json").out)
+    return [part["committed"] for part in described["partitions"]], len(described["members"])
+
+
+def test_a_group_goes_on_where_it_was(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("t", 3)
+    keyed = b"".join(b"k%d:%d\n" % (number, number) for number in range(300))
+    assert run("produce", "t", "--key-separator", ":", stdin=keyed).code == 0
+    group = ("consume", "t", "--group", "g", "--from-beginning")
+    first = run(*group, "--max-messages", "100")
+    assert (first.code, first.err, len(first.out.splitlines())) == (0, "", 100)
+    committed, members = group_of(run, "g")
+    assert (sum(offset or 0 for offset in committed), members) == (100, 0)
+    rest = run(*group, "--until-end")
+    assert sorted(map(int, (first.out + rest.out).split())) == list(range(300))
+    assert run(*group, "--until-end") == Done(0, b"", "tidelog: t has no records there\n")
+    assert run("consume", "t", "--group", "late", "--until-end").out == b"", "a group without a place begins at the end"
+    assert run("produce", "t", stdin=b"new\n").code == 0
+    assert run("consume", "t", "--group", "late", "--until-end").out == b"new\n", "and has a place from then on"
+
+
+class Other:
+    """A member by kafka-python, in a thread of its own; it commits all the time."""
+
+    def __init__(self, broker: Broker, assignor: Any = RangePartitionAssignor) -> None:
+        self.values: list[int] = []
+        self.is_member = False
+        self._over = threading.Event()
+        self._consumer = KafkaConsumer(
+            "t", bootstrap_servers=broker.bootstrap_servers, group_id="g", auto_offset_reset="earliest",
+            auto_commit_interval_ms=50, heartbeat_interval_ms=100, partition_assignment_strategy=[assignor],
+        )  # fmt: skip
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Other:
+        self._thread.start()
+        until(lambda: self.is_member, "the other client is a member")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            for records in self._consumer.poll(timeout_ms=50).values():
+                self.values += [int(record.value) for record in records]
+            self.is_member = self.is_member or bool(self._consumer.assignment())
+        self._consumer.close()
+
+
+def test_a_group_is_shared_with_another_client(tidelog_broker: Broker, run: Run) -> None:
+    """That one leads the group, then ours does; it goes on alone when ours has gone."""
+    tidelog_broker.create_topic("t", 4)
+    mine: list[int] = []
+
+    def produce(first: int) -> None:
+        records = [json.dumps({"value": str(first + n), "partition": n % 4}) for n in range(400)]
+        assert run("produce", "t", "--input", "json", stdin="\n".join(records).encode()).code == 0
+
+    produce(0)
+    with Other(tidelog_broker) as other:
+        done = run("consume", "t", "--group", "g", "--from-beginning", "--until-end")
+        assert done.code == 0, done.err
+        mine += [int(line) for line in done.out.split()]
+        assert sorted({*mine, *other.values}) == list(range(400)), "the end is that of the group"
+        produce(400)
+        until(lambda: len({*mine, *other.values}) == 800, "it reads all four partitions again")
+    assert run("consume", "t", "--group", "g", "--until-end").out == b"", "all is committed"
+
+
+def test_our_own_client_leads_a_group(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("t", 4)
+    command = [sys.executable, "-m", "tidelog.broker", "consume", "t", "--group", "g", "--from-beginning"]
+    command += ["--client", "own", "--bootstrap-server", tidelog_broker.bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        until(lambda: run("groups", "list").out == b"g\n", "it has joined")
+        until(lambda: group_of(run, "g")[1] == 1, "it is a member")
+        with Other(tidelog_broker) as other:
+            records = [json.dumps({"value": str(n), "partition": n % 4}) for n in range(400)]
+            assert run("produce", "t", "--input", "json", stdin="\n".join(records).encode()).code == 0
+            until(lambda: len(other.values) >= 200, "the other one has its half")
+            mine = {int(first.stdout.readline()) for _ in range(200)}
+            assert len({*mine, *other.values}) == 400
+        first.terminate()
+        rest, err = first.communicate(timeout=PATIENCE_S)
+    assert (first.returncode, err) == (0, b"")
+    assert (rest, group_of(run, "g")) == (b"", ([100] * 4, 0))
+
+
+def test_a_group_that_shares_out_in_another_way_is_told(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("t", 2)
+    with Other(tidelog_broker, RoundRobinPartitionAssignor):
+        done = run("consume", "t", "--group", "g")
+    assert (done.code, done.out) == (1, b"")
+    assert done.err.startswith("tidelog: group g has members that share out partitions by something else than range")

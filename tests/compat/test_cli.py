@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.kafka_broker import kafka
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, until
 from tidelog.testing import Broker
 
 TIDELOG = [sys.executable, "-m", "tidelog.broker"]
@@ -112,19 +112,55 @@ def test_lines_are_written_while_the_input_is_still_open(tidelog_broker: Broker,
         assert producer.stderr.read() == b"tidelog: interrupted; at least 3 records are written\n"
 
 
-def test_keys_tombstones_and_groups(tidelog_broker: Broker, run: Run) -> None:
+@CLIENTS
+def test_keys_tombstones_and_groups(tidelog_broker: Broker, run: Run, client: str) -> None:
     tidelog_broker.create_topic("accounts", 3)
     done = run("produce", "accounts", "--key-separator", "\\t", "--null-value", "-", stdin=b"ann\t1\nbob\t2\nann\t-\n")
     assert done.returncode == 0, done.stderr
     read = run("consume", "accounts", "--from-beginning", "--until-end", "--json")
     rows = [json.loads(line) for line in read.stdout.splitlines()]
     assert sorted((row["key"], row["value"] or "") for row in rows) == [("ann", ""), ("ann", "1"), ("bob", "2")]
-    group = ("consume", "accounts", "--from-beginning", "--group", "g", "--key-separator", ":")
+    group = ("consume", "accounts", "--from-beginning", "--group", "g", "--key-separator", ":", "--client", client)
     first = run(*group, "--max-messages", "2").stdout.splitlines()
     rest = run(*group, "--max-messages", "1").stdout.splitlines()
     assert sorted(first + rest) == [b"ann:1", b"ann:null", b"bob:2"]
     described = json.loads(run("groups", "describe", "g", "--json").stdout)
     assert sum(part["lag"] or 0 for part in described[0]["partitions"]) == 0
+
+
+@pytest.mark.parametrize("clients", [("own", "librdkafka"), ("librdkafka", "own"), ("librdkafka", "librdkafka")])
+def test_a_group_is_shared_by_both_clients(tidelog_broker: Broker, run: Run, clients: tuple[str, str]) -> None:
+    """What the first one has printed is not printed by the second, which takes half of the partitions over."""
+    tidelog_broker.create_topic("t", 4)
+
+    def produce(first: int) -> None:
+        records = [json.dumps({"value": str(first + n), "partition": n % 4}) for n in range(40)]
+        assert run("produce", "t", "--input", "json", stdin="\n".join(records).encode()).returncode == 0
+
+    def members() -> int:
+        (described,) = json.loads(run("groups", "describe", "g", "--json").stdout)
+        return sum(1 for member in described["members"] if member["partitions"])
+
+    def reader(client: str) -> subprocess.Popen[bytes]:
+        command = [*TIDELOG, "consume", "t", "--group", "g", "--from-beginning", "--client", client]
+        command += ["--bootstrap-server", tidelog_broker.bootstrap_servers]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    produce(0)
+    with reader(clients[0]) as first:
+        assert first.stdout is not None
+        printed = [int(first.stdout.readline()) for _ in range(40)]
+        with reader(clients[1]) as second:
+            until(lambda: members() == 2, "both have partitions")
+            produce(40)
+            assert second.stdout is not None
+            printed += [int(second.stdout.readline()) for _ in range(20)]
+            printed += [int(first.stdout.readline()) for _ in range(20)]
+            for each in (second, first):
+                each.terminate()
+                rest, told = each.communicate(timeout=LIMIT_S)
+                assert (each.returncode, rest, told) == (0, b"", b"")
+    assert sorted(printed) == list(range(80))
 
 
 def test_what_is_wrong_is_one_line(tidelog_broker: Broker, run: Run) -> None:
