@@ -44,7 +44,7 @@ _NO_OFFSET = -1
 )
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     topics: list[DeleteRecordsTopicResult] = []
-    moved: list[tuple[str, int]] = []
+    moved: dict[tuple[str, int], DeleteRecordsPartitionResult] = {}
     turns = Turns(context)
     for topic in request.topics:
         rows: list[DeleteRecordsPartitionResult] = []
@@ -58,7 +58,7 @@ async def delete_records(request: DeleteRecordsRequest, context: RequestContext)
             if is_deletable:
                 rows.append(row := await _delete(topic.name, part, context))
                 if row.error_code == ErrorCode.NONE:
-                    moved.append((topic.name, part.partition_index))
+                    moved[topic.name, part.partition_index] = row
             else:
                 rows.append(
                     DeleteRecordsPartitionResult(
@@ -69,7 +69,9 @@ async def delete_records(request: DeleteRecordsRequest, context: RequestContext)
                 )
     if moved:
         services = context.services
-        await services.loop.run_in_executor(services.io_pool, services.logs.note_log_starts, moved)
+        if not await services.loop.run_in_executor(services.io_pool, services.logs.note_log_starts, moved):
+            for row in moved.values():  # in one of the directories; who asks again is told when it is durable
+                row.error_code, row.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, _NO_OFFSET
     return DeleteRecordsResponse(topics=topics)
 
 

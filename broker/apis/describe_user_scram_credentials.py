@@ -44,11 +44,14 @@ def _steps(
     for some in batches((user.name for user in request.users or ()), SLICE_UNITS):
         yield SLICE_UNITS // 10
         times.update(some)
-    if not times:
+    is_asked = bool(times)
+    if not is_asked:
         times = Counter(users.names())
     results = []
     for name, count in times.items():
         yield 1
+        if not is_asked and not users.of(name):
+            continue  # deleted since the last turn: nobody has asked for this one
         results.append(_result(name, count, users))
     return DescribeUserScramCredentialsResponse(results=results)
 

@@ -342,6 +342,34 @@ def test_one_topic_comes_back_beside_what_runs(
         main([*arguments, "--as", "new", str(tmp_path / "dir")])
 
 
+def test_a_topic_comes_back_whatever_the_settings_of_the_daemon_are(daemon: Daemon, tmp_path: Path) -> None:
+    """Records of times and sizes that only the topic's, or only the daemon's, own settings allow."""
+    daemon.stop()
+    daemon.settings |= {"message.max.bytes": 3_000_000, "log.segment.bytes": 4_000_000}
+    daemon.start()
+    later = time.time_ns() // 1_000_000 + 100 * 3_600_000
+    with closing(KafkaAdminClient(bootstrap_servers=daemon.bootstrap)) as admin:
+        settings = {"message.timestamp.after.max.ms": str(1 << 60)}
+        admin.create_topics([NewTopic("orders", 1, 1, topic_configs=settings)])
+    with closing(KafkaProducer(bootstrap_servers=daemon.bootstrap, max_request_size=3_000_000)) as producer:
+        producer.send("orders", bytes(2_000_000), timestamp_ms=later).get(PATIENCE_S)
+        producer.send("orders", b"old", timestamp_ms=1000).get(PATIENCE_S)
+    assert covered(daemon)
+    daemon.stop()
+    daemon.settings |= {"log.message.timestamp.type": "LogAppendTime", "log.message.timestamp.before.max.ms": 1000}
+    daemon.start()
+    arguments = ["restore", "--from", f"file://{tmp_path}/store", "--bootstrap-server", daemon.bootstrap]
+    assert main([*arguments, "--topic", "orders", "--as", "again"]) == 0
+    with closing(KafkaConsumer(bootstrap_servers=daemon.bootstrap, auto_offset_reset="earliest")) as consumer:
+        consumer.assign([TopicPartition("again", 0)])
+        found: list[Any] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while len(found) < 2 and time.monotonic() < deadline:
+            for records in consumer.poll(timeout_ms=500).values():
+                found += records
+    assert [(len(record.value), record.timestamp) for record in found] == [(2_000_000, later), (3, 1000)]
+
+
 def test_a_topic_whose_restore_fails_is_not_left_half(
     daemon: Daemon, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,9 +13,12 @@ from .source import chosen, configured, held_text, opened, time_text
 if TYPE_CHECKING:
     from ....backup.restore.topic import RestoredTopic
 
-#: What would delete old records at once, or refuse their times.
-_DROPPED = ("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
-_KEPT_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+_LONG_MAX = str((1 << 63) - 1)
+#: Instead of its own settings, and of the daemon's: nothing is deleted, and records keep their times, whatever these are.
+_AS_THEY_WERE = {
+    "retention.ms": "-1", "retention.bytes": "-1", "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": _LONG_MAX, "message.timestamp.after.max.ms": _LONG_MAX,
+}  # fmt: skip
 _DEFAULT_MAX_BYTES = 1048588
 _TIMEOUT_MS = 60_000
 
@@ -49,8 +52,8 @@ def restore_topic(options: Any) -> int:
             bar = Bar(progress.total, progress.done)
             with restored_topic(store, cut, directory, RealFileSystem(), config, time=time, bar=bar) as topic:
                 progress.clear()
-                with _new_topic(options, topic):
-                    count = _copy(options, topic)
+                with _new_topic(options, topic) as most_bytes:
+                    count = _copy(options, topic, most_bytes)
                 partitions = topic.partitions
     took = time.monotonic() - began
     print(
@@ -81,8 +84,9 @@ def _refuse_existing(options: Any) -> None:
 
 
 @contextmanager
-def _new_topic(options: Any, topic: RestoredTopic) -> Iterator[None]:
-    """Make the topic; delete it again if what is done in it fails: there is all of it or nothing. KafkaFailure."""
+def _new_topic(options: Any, topic: RestoredTopic) -> Iterator[int]:
+    """Make the topic; delete it again if what is done in it fails: there is all of it or nothing. Gives its max.message.bytes,
+    its own or the daemon's. KafkaFailure."""
     from ....protocol.messages.create_topics import (
         CreatableTopic,
         CreatableTopicConfig,
@@ -93,14 +97,14 @@ def _new_topic(options: Any, topic: RestoredTopic) -> Iterator[None]:
     from ...support.kafka_client import KafkaFailure, check, client_of
 
     name = options.new_name
-    settings = {key: value for key, value in topic.settings.items() if key not in _DROPPED} | _KEPT_FOR_EVER
-    configs = [CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
+    configs = [CreatableTopicConfig(name=key, value=value) for key, value in (topic.settings | _AS_THEY_WERE).items()]
     made = CreatableTopic(name=name, num_partitions=topic.partitions, replication_factor=-1, configs=configs)
     with client_of(options) as client:  # one for each step: between two of them hours may lie
         (result,) = client.ask(CreateTopicsRequest(topics=[made], timeout_ms=_TIMEOUT_MS), CreateTopicsResponse).topics
     check(f"topic {name}", result.error_code, result.error_message)
     try:
-        yield
+        found = {config.name: config.value for config in result.configs or ()}
+        yield int(found.get("max.message.bytes") or _DEFAULT_MAX_BYTES)
     except BaseException:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=_TIMEOUT_MS)
         with suppress(KafkaFailure), client_of(options) as client:
@@ -108,7 +112,7 @@ def _new_topic(options: Any, topic: RestoredTopic) -> Iterator[None]:
         raise
 
 
-def _copy(options: Any, topic: RestoredTopic) -> int:
+def _copy(options: Any, topic: RestoredTopic, most_bytes: int) -> int:
     """Write all records to the new topic; returns how many. KafkaFailure."""
     from ...support.output import ProgressBar
     from ...support.own_client import own_client
@@ -117,7 +121,6 @@ def _copy(options: Any, topic: RestoredTopic) -> int:
     from ...support.waiting import Notices
 
     notices = Notices()
-    most_bytes = int(topic.settings.get("max.message.bytes", _DEFAULT_MAX_BYTES))
     with own_client(options, "tidelog-restore", notices.wait) as client, ProgressBar("write") as progress:
         sink = OwnProducer(client, options.new_name, codec=topic.codec, most_bytes=most_bytes, on_wait=notices.wait)
         progress.total(topic.size)

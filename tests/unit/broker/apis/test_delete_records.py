@@ -71,6 +71,19 @@ async def test_what_was_answered_holds_after_a_kill(tmp_path: Path) -> None:
         assert b"t 0 3" in machine.fake.read_bytes(f"{ROOT}/log-start-offset-checkpoint")
 
 
+async def test_what_a_kill_would_bring_back_is_not_called_deleted(tmp_path: Path) -> None:
+    """It was answered as done where the disk took nothing."""
+    machine = World()
+    async with world_with_records(tmp_path, machine) as world:
+        machine.fake.fail_when(
+            lambda step: OSError(28, "no space left on device") if "log-start-offset" in step.path else None
+        )
+        assert await ask(world, 3) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        machine.fake.heal()
+        assert await ask(world, 3) == (ErrorCode.NONE, 3)
+        assert b"t 0 3" in machine.fake.read_bytes(f"{ROOT}/log-start-offset-checkpoint")
+
+
 @pytest.mark.parametrize(
     ("offset", "topic", "partition", "code"),
     [

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.nodes import made
 from support.permissions import EVERYTHING
+from tidelog.broker.apis.describe_user_scram_credentials import describe_user_scram_credentials
 from tidelog.broker.requests.error_responses import response_class
 from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.broker.security.credentials import Credential, Users, is_password, new_credential, salted_password
@@ -106,6 +107,19 @@ def test_each_access_rule_is_refused() -> None:
 
 ALICE = {"SCRAM-SHA-256": new_credential("SCRAM-SHA-256", "a", b"salt", 5000)}
 BOTH = {**ALICE, "SCRAM-SHA-512": new_credential("SCRAM-SHA-512", "a", b"salt", 6000)}
+
+
+async def test_who_is_deleted_while_all_are_listed_is_not_an_error() -> None:
+    """Between two parts of the answer others have their turn."""
+    known = users(**{f"user{number:03}": ALICE for number in range(250)})
+
+    async def next_turn() -> None:
+        await known.change("user249", {"SCRAM-SHA-256": None})
+
+    context: Any = SimpleNamespace(services=SimpleNamespace(users=made(known)), next_turn=next_turn)
+    answer: Any = await describe_user_scram_credentials(DescribeUserScramCredentialsRequest(users=None), context)  # type: ignore[misc]
+    assert [one.user for one in answer.results] == [f"user{number:03}" for number in range(249)]
+    assert {one.error_code for one in answer.results} == {ErrorCode.NONE}
 
 
 def test_credentials_are_listed_and_not_shown() -> None:
