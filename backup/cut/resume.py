@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...storage.ledger.ledger import Ledger, decode
 from ..formats.entries import Partition, Segment
 from ..formats.keys import new_sum
 from .reading import Readers
@@ -67,8 +68,16 @@ def resumed(cut: LogCut, entry: Partition, taken_ms: int, readers: Readers) -> T
         closed,
         -1,
         None,
+        _ledger_of(entry),
         tuple(names),
     )
+
+
+def _ledger_of(entry: Partition) -> Ledger | None:
+    """The ledger that the cut has of a partition; None: none."""
+    if entry.ledger:
+        return decode(entry.ledger.encode())
+    return None if entry.cleaned >= 0 else Ledger().gone(entry.segments[0].base_offset)
 
 
 def _changed_ms(log: UnifiedLog, segment: LogSegment, readers: Readers) -> int:

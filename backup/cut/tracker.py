@@ -3,6 +3,8 @@
     closed segment, nothing of it in the store yet, or much missing    one object (`whole`), before the manifest
     end of the active segment, short rest of one that has closed       a piece of the cut's pack
     closed segment that is in packs                                    stays so; one object of it is made beside the cuts
+    what a pass of the cleaner made, too large for a pack              sent beside the cuts, which have until then what there
+                                                                       was before the pass: a cut waits for no pass
 
 Extents of a segment fold: where `FOLD_AT` short ones stand at its end, the next pack has their bytes as one. Nothing here reads
 or sends; one thread, the backup's.
@@ -53,6 +55,7 @@ class SegmentPlan:
         is_whole: it goes as one object, and `done` comes of that.
         kept: extents that stay; `piece` goes on behind them.
         wants: suffixes of the companions to pack, where they are.
+        former: identity of the one that `done` is of, where `segment` was made of it by a pass and is not in the store yet.
     """
 
     segment: LogSegment
@@ -64,11 +67,18 @@ class SegmentPlan:
     kept_files: tuple[PackedFile, ...] = ()
     piece: Piece | None = None
     wants: tuple[str, ...] = ()
+    former: object = None
+
+    @property
+    def identity(self) -> object:
+        """Of the files whose bytes are in the cut."""
+        return self.segment.identity if self.former is None else self.former
 
 
 @dataclass(slots=True)
 class Tracked:
-    """A partition as the last published cut has it. `ids`: identities of its segments, in order."""
+    """A partition as the last published cut has it. `ids`: identities of its segments, in order; `written`: the ledger that the
+    cut has of it, where that is not `ledger`, the log's at that moment."""
 
     log: UnifiedLog
     entry: Partition
@@ -77,13 +87,14 @@ class Tracked:
     """Segments that had closed by then: their companions are in the store."""
     high_offset: int = -1
     ledger: Ledger | None = None
+    written: Ledger | None = None
     holes: tuple[str, ...] = ()
     tries: dict[object, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class PartitionPlan:
-    """All of one partition. `head` is its entry but for segments and files."""
+    """All of one partition. `head` is its entry but for segments and files; `later` are to be sent beside the cuts."""
 
     cut: LogCut
     head: Partition
@@ -91,6 +102,8 @@ class PartitionPlan:
     tries: dict[object, int]
     kept_holes: tuple[PackedFile, ...] = ()
     new_holes: tuple[str, ...] = ()
+    later: tuple[SegmentPlan, ...] = ()
+    written: Ledger | None = None
 
     @property
     def key(self) -> Key:
@@ -148,7 +161,14 @@ def plan(
             segments.append(SegmentPlan(segment, size, is_closed, done=made))
             continue
         segments.append(_planned(log, segment, size, is_closed, old, identity in had_closed, tries, worn))
-    alive = {planned.segment.identity for planned in segments}
+    ledger = cut.ledger
+    later: tuple[SegmentPlan, ...] = ()
+    before_pass = _before_pass(segments, known) if known is not None else None
+    if known is not None and before_pass is not None:
+        later = tuple(one for one in segments if _is_late(one, before))
+        segments = before_pass
+        ledger = known.written.gone(cut.view[0].base_offset) if known.written is not None else None
+    alive = {planned.identity for planned in segments}
     known_holes = {file.name: file for file in known.entry.files} if known is not None else {}
     names = [hole.name for hole in log.holes]
     kept_holes = tuple(
@@ -156,12 +176,44 @@ def plan(
     )
     return PartitionPlan(
         cut,
-        _head(cut),
+        _head(cut, ledger),
         segments,
         {identity: count for identity, count in tries.items() if identity in alive},
         kept_holes,
         tuple(name for name in names if name not in {file.name for file in kept_holes}),
+        later,
+        ledger,
     )
+
+
+def _is_late(one: SegmentPlan, before: Collection[object]) -> bool:
+    """Whether a pass has made a segment that is not in the store, and that a cut would have to wait for."""
+    return one.is_whole and one.done is None and one.segment.identity not in before
+
+
+def _before_pass(segments: list[SegmentPlan], known: Tracked) -> list[SegmentPlan] | None:
+    """The segments with those of the last cut in the place of all that passes have made since; None: none has to wait, or
+    the last cut has not all of their offsets.
+
+    All or nothing: of two passes the later one may have taken a tombstone that what the earlier one took is still below.
+    """
+    holes = {hole.name for hole in known.log.holes}
+    if not any(_is_late(one, known.ids) for one in segments) or holes != set(known.holes):
+        return None
+    formers = list(zip(known.ids, known.entry.segments, strict=True))
+    ends = [one.segment.base_offset for one in segments[1:]]
+    found: list[SegmentPlan] = []
+    for index, one in enumerate(segments):
+        if one.segment.identity in known.ids or not one.is_closed:
+            found.append(one)
+            continue
+        start, end = one.segment.base_offset, ends[index]
+        old = [(identity, entry) for identity, entry in formers if start <= entry.base_offset < end]
+        # What was not closed then has grown since, or lacks its companions.
+        if not old or old[0][1].base_offset != start or any(identity not in known.closed for identity, _ in old):
+            return None
+        found += [SegmentPlan(one.segment, entry.size, True, done=entry, former=identity) for identity, entry in old]
+    return found
 
 
 def _planned(
@@ -219,9 +271,8 @@ def _kept(extents: tuple[Extent, ...], added: int, *, is_last: bool, worn: Colle
     return extents[:keep]
 
 
-def _head(cut: LogCut) -> Partition:
+def _head(cut: LogCut, ledger: Ledger | None) -> Partition:
     log, end = cut.log, cut.high.offset
-    ledger = cut.ledger
     text, cleaned = "", -1
     if ledger is None:
         cleaned = 0  # a load counts the records then
@@ -251,10 +302,11 @@ def tracked(planned: PartitionPlan, entry: Partition) -> Tracked:
     return Tracked(
         cut.log,
         entry,
-        tuple(one.segment.identity for one in planned.segments),
-        frozenset(one.segment.identity for one in planned.segments if one.is_closed),
+        tuple(one.identity for one in planned.segments),
+        frozenset(one.identity for one in planned.segments if one.is_closed),
         cut.high.offset,
         cut.ledger,
+        planned.written,
         tuple(file.name for file in entry.files),
         planned.tries,
     )

@@ -280,6 +280,7 @@ class CutWriter:
             try:
                 todo = [cut for cut in changed if not self._is_held(cut, skipped)]
                 plans = [self._plan(cut) for cut in todo]
+                self._send_later(plans)
                 self._send_whole(plans)
                 return plans, {**skipped, **self._send_pack(plans)}
             except Unreadable as error:
@@ -322,6 +323,11 @@ class CutWriter:
             if known is not None:
                 self._tracked[key] = known
             self._prior.pop(key, None)
+        elif known is not None and known.log is not cut.log:
+            # Its log was moved to another directory, or its topic was made anew: what has the same bytes is not sent again.
+            known = resumed(cut, known.entry, 0, self._readers)
+            if known is not None:
+                self._tracked[key] = known
         if cut.ledger is None and (known is None or known.ledger is None):
             # Read once, for the cuts to come; of this one a load counts the records.
             self._readers.run(cut.log, lambda: cut.log.local.open_ledger())
@@ -347,6 +353,17 @@ class CutWriter:
                 one.done = self._objects[one.segment.identity] = job.result()
         if failure is not None:
             raise failure
+
+    def _send_later(self, plans: list[PartitionPlan]) -> None:
+        """Begin to send what no cut waits for, as far as one thread is left for what cuts do wait for."""
+        free = UPLOADERS - 1 - sum(not job.done() for job in self._folds.values())
+        waiting = ((planned.cut, one) for planned in plans for one in planned.later)
+        for cut, one in waiting:
+            if free <= 0:
+                return
+            if one.segment.identity not in self._folds:
+                self._fold(cut, one)
+                free -= 1
 
     def _fold(self, cut: LogCut, one: SegmentPlan) -> Future[Segment]:
         """Begin to send a segment whole, unless that is under way."""
@@ -482,6 +499,7 @@ class CutWriter:
         self._prior = {key: entry for key, entry in self._prior.items() if key in cut.partitions}
         if self._objects:
             alive = {identity for known in self._tracked.values() for identity in known.ids}
+            alive |= {segment.identity for planned in plans for segment in planned.cut.view if planned.later}
             named = {
                 identity
                 for known in self._tracked.values()
@@ -492,7 +510,7 @@ class CutWriter:
         for planned in plans:
             known = self._tracked[planned.key]
             for one, entry in zip(planned.segments, known.entry.segments, strict=True):
-                if wants_object(entry, one.is_closed):
+                if one.former is None and wants_object(entry, one.is_closed):
                     self._fold(planned.cut, one)
         self._worn = self._find_worn(cut) if cut.header.number % _WORN_LOOK == 0 else set()
         progress = self.progress
@@ -577,7 +595,7 @@ def _entry(planned: PartitionPlan, rows: list[_Places], holes: list[tuple[str, i
 
 def _safe(header: CutHeader, planned: PartitionPlan, entry: Partition, before: SafePartition | None) -> SafePartition:
     """What of a partition is safe with this cut. Segments that were as long before are so since then."""
-    ids = tuple(one.segment.identity for one in planned.segments)
+    ids = tuple(one.identity for one in planned.segments)
     known = {} if before is None else dict(zip(before.ids, before.segments, strict=True))
     segments = []
     for identity, segment in zip(ids, entry.segments, strict=True):

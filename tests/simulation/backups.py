@@ -23,7 +23,7 @@ from simulation.history import Broken, History, Place, Transaction
 from simulation.plan import Part, Plan
 from simulation.scheduler import MILLISECOND, SECOND, simulation
 from simulation.work import Client, Commits
-from tidelog.backup.cut import service
+from tidelog.backup.cut import service, tracker
 from tidelog.backup.formats.entries import Cut
 from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.restore.restore import METADATA_FILE, Restore
@@ -117,6 +117,8 @@ class Backups:
         self._take = server.copied
         _number_futures()
         service.LONGEST_PAUSE_S = 2.0
+        # Objects of their own are of segments as small as these runs have.
+        tracker.DIRECT_BYTES, tracker.SMALL_BYTES = self._rng.choice(((4 << 20, 64 << 10), (300, 100), (100, 1 << 20)))
         server.open_store = lambda _url, _options: self.store
         server.copied = self._copied
 
