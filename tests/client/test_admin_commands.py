@@ -372,7 +372,7 @@ def test_what_needs_the_extra_says_so(run: Run, monkeypatch: pytest.MonkeyPatch)
     for module in ("confluent_kafka", "shtab"):
         monkeypatch.setitem(sys.modules, module, None)
     for command in (
-        ("produce", "orders", "--client", "librdkafka"), ("consume", "orders", "--group", "g"), ("completion", "bash"),
+        ("produce", "orders", "--client", "librdkafka"), ("consume", "orders", "--client", "librdkafka"), ("completion", "bash"),
     ):  # fmt: skip
         done = run(*command)
         assert done.code == 1
