@@ -47,5 +47,23 @@ def pointer(text: str) -> str | None:
     rows = settings_named_in(text)[:MOST_NAMED]
     if not rows:
         return None
-    addresses = dict.fromkeys(address_of(row) for row in rows)
-    return f"see {', '.join(addresses)}, or `tidelog settings {' '.join(row.name for row in rows)}`"
+    return f"see {_addresses_of(rows)}, or `tidelog settings {' '.join(row.name for row in rows)}`"
+
+
+def with_address(text: str) -> str:
+    """An error's text for clients that are not ours: behind it, where the settings that it names are explained."""
+    rows = settings_named_in(text)[:MOST_NAMED]
+    return f"{text.removesuffix('.')}; see {_addresses_of(rows)}" if rows else text
+
+
+def without_address(text: str) -> str:
+    """What `with_address` was given, but for a full stop at its end."""
+    return text.rpartition(_SEE)[0] if _SEE in text else text
+
+
+#: What stands between an error's text and the addresses.
+_SEE = f"; see {PAGE}#"
+
+
+def _addresses_of(rows: list[Setting]) -> str:
+    return ", ".join(dict.fromkeys(address_of(row) for row in rows))

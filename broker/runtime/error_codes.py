@@ -30,15 +30,24 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (OSError, ErrorCode.KAFKA_STORAGE_ERROR),
 )
 
+#: Codes of which a setting is the cause, or the bound.
+_OF_SETTINGS = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION})
+
 
 def error_code(error: Exception) -> tuple[ErrorCode, str]:
     """Error code and message for a client. An exception without an entry is a defect of ours: it is logged with its
     traceback.
 
+    Where a setting's value is at fault, or a bound that a setting is, the message ends with where it is explained.
+
     A disk's error is one line in the log, with its path. Clients never get the path: it would tell them where the data are.
     """
     if isinstance(error, ProtocolError):
-        return error.code, str(error)
+        if error.code not in _OF_SETTINGS:
+            return error.code, str(error)
+        from ...config.page import with_address  # seldom needed, and never for a start
+
+        return error.code, with_address(str(error))
     for kind, code in _CODES:
         if isinstance(error, kind):
             if code is ErrorCode.KAFKA_STORAGE_ERROR and kind is not storage.DiskFullError:

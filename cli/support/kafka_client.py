@@ -142,9 +142,12 @@ def client_of(options: argparse.Namespace) -> KafkaClient:
 
 def failure(what: str, code: int, message: str | None = None, guess: str = "") -> KafkaFailure:
     """Exception for an error code of an answer: its meaning, and what to do, or `guess` (`; did you mean …?`) in its place."""
+    from ...config.page import without_address
     from ...protocol.errors import ERRORS
 
     known = ERRORS.get(code)
+    if message:  # the command line tells addresses in a line of their own
+        message = without_address(message)
     name = known.name if known is not None else f"error {code}"
     text = f"{what}: {message or (known.text if known is not None else name)}"
     if guess:

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 from tidelog.cli.main import build_parser, main
 from tidelog.cli.support.kafka_client import KafkaClient
 from tidelog.config.page import pointer
 from tidelog.protocol.api_keys import ApiKey
+from tidelog.protocol.errors import ErrorCode
 from tidelog.testing import Broker
 
 
@@ -433,3 +435,23 @@ def test_an_older_daemon_is_asked_in_its_versions(tidelog_broker: Broker) -> Non
         client.connection.versions[3] = (newest + 1, newest + 2)
         with pytest.raises(KafkaFailure, match="does not answer METADATA"):
             client.version(MetadataRequest)
+
+
+async def test_other_clients_are_told_where_a_setting_is_explained(tidelog_broker: Broker, run: Run) -> None:
+    """`tidelog` says the same in a line of its own, and once."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=tidelog_broker.bootstrap_servers)
+    await admin.start()
+    try:
+        bad = NewTopic("t", 1, 1, topic_configs={"retention.ms": "soon"})
+        ((_, code, message),) = (await admin.create_topics([bad])).topic_errors
+    finally:
+        await admin.close()
+    assert code == ErrorCode.INVALID_CONFIG
+    assert message.endswith("; see docs/SETTINGS.md#retention.ms")
+    for command in (
+        ("topics", "create", "t", "--config", "retention.ms=soon"),
+        ("configs", "alter", "--broker", "1", "--config", "log.retention.ms=soon"),
+    ):
+        done = run(*command)
+        assert done.err.count("docs/SETTINGS.md#") == 1, done.err
+        assert done.err.splitlines()[1].startswith("tidelog: see docs/SETTINGS.md#")

@@ -10,7 +10,16 @@ from tidelog.config.definitions import BROKER_SETTINGS, TOPIC_SETTINGS, find_bro
 from tidelog.config.exceptions import ConfigError
 from tidelog.config.listener_settings import PER_LISTENER
 from tidelog.config.loader import load_config
-from tidelog.config.page import MOST_NAMED, PAGE, address_of, find_setting, pointer, settings_named_in
+from tidelog.config.page import (
+    MOST_NAMED,
+    PAGE,
+    address_of,
+    find_setting,
+    pointer,
+    settings_named_in,
+    with_address,
+    without_address,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 ANCHORS = anchors(ROOT / PAGE)
@@ -85,3 +94,24 @@ def test_what_a_refused_start_names_is_explained() -> None:
     assert said is not None
     for name in ("log.segment.bytes", "log.retention.hours", "ssl.client.auth"):
         assert f"{PAGE}#{name}" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "retention.ms='x' is not a whole number",
+            "retention.ms='x' is not a whole number; see docs/SETTINGS.md#retention.ms",
+        ),
+        (
+            "set segment.ms or flush.ms.",
+            "set segment.ms or flush.ms; see docs/SETTINGS.md#segment.ms, docs/SETTINGS.md#flush.ms",
+        ),
+        ("there is no logger x", "there is no logger x"),
+    ],
+)
+def test_other_programs_are_told_the_address_behind_the_error(text: str, told: str) -> None:
+    """`tidelog` takes it off again, and has a line of its own for it."""
+    assert with_address(text) == told
+    assert without_address(told) == text.removesuffix(".")
+    assert pointer(without_address(told)) == pointer(text)

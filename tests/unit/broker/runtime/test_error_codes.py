@@ -69,3 +69,12 @@ def test_no_class_hides_behind_its_base() -> None:
     for _, kind in inspect.getmembers(records, inspect.isclass):
         if kind not in not_told and issubclass(kind, records.RecordError):
             assert error_code(kind("why"))[0] is not ErrorCode.UNKNOWN_SERVER_ERROR, kind
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION])
+def test_where_a_setting_is_at_fault_its_page_is_told(code: ErrorCode) -> None:
+    """To clients of any kind: Java's programs show the message as it is."""
+    told = "max.partitions=3 is reached; see docs/SETTINGS.md#max.partitions"
+    assert error_code(ProtocolError(code, "max.partitions=3 is reached")) == (code, told)
+    refused = ProtocolError(ErrorCode.INVALID_REQUEST, "max.partitions=3 is reached")
+    assert error_code(refused)[1] == "max.partitions=3 is reached"
