@@ -3,7 +3,8 @@
 - An offset is the first one to keep; −1 is the high watermark. Below the log's start it changes nothing, above the high
   watermark it is OFFSET_OUT_OF_RANGE. Segments that lie below the start go with the next retention run.
 - The new starts are durable before the answer: what was deleted stays deleted after a crash. `log-start-offset-checkpoint`
-  says so a second later, until then the room behind its copy (`storage/io/checkpoint_room.py`).
+  says so a second later, until then the room behind its copy (`storage/io/checkpoint_room.py`). Where neither can be written
+  it is KAFKA_STORAGE_ERROR, and to be asked for again: clients take the records for deleted, a power cut would bring them back.
 - Logs that are only compacted refuse it (POLICY_VIOLATION), the broker's own topics too (INVALID_TOPIC_EXCEPTION).
 """
 
@@ -44,7 +45,7 @@ _NO_OFFSET = -1
 )
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     topics: list[DeleteRecordsTopicResult] = []
-    moved: dict[tuple[str, int], DeleteRecordsPartitionResult] = {}
+    moved: list[tuple[str, int]] = []
     turns = Turns(context)
     for topic in request.topics:
         rows: list[DeleteRecordsPartitionResult] = []
@@ -58,7 +59,7 @@ async def delete_records(request: DeleteRecordsRequest, context: RequestContext)
             if is_deletable:
                 rows.append(row := await _delete(topic.name, part, context))
                 if row.error_code == ErrorCode.NONE:
-                    moved[topic.name, part.partition_index] = row
+                    moved.append((topic.name, part.partition_index))
             else:
                 rows.append(
                     DeleteRecordsPartitionResult(
@@ -69,10 +70,18 @@ async def delete_records(request: DeleteRecordsRequest, context: RequestContext)
                 )
     if moved:
         services = context.services
-        if not await services.loop.run_in_executor(services.io_pool, services.logs.note_log_starts, moved):
-            for row in moved.values():  # in one of the directories; who asks again is told when it is durable
-                row.error_code, row.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, _NO_OFFSET
+        failed = await services.loop.run_in_executor(services.io_pool, services.logs.note_log_starts, moved)
+        if failed:
+            _refuse(topics, failed)
     return DeleteRecordsResponse(topics=topics)
+
+
+def _refuse(topics: list[DeleteRecordsTopicResult], failed: set[tuple[str, int]]) -> None:
+    """Answer with an error for partitions whose new start is not durable."""
+    for topic in topics:
+        for row in topic.partitions:
+            if row.error_code == ErrorCode.NONE and (topic.name, row.partition_index) in failed:
+                row.error_code, row.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, _NO_OFFSET
 
 
 async def _delete(topic: str, part: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:

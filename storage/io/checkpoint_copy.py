@@ -85,12 +85,15 @@ def write_checkpoint(
 
 
 def room_of(file_system: FileSystem, directory: str, name: str) -> CheckpointRoom | None:
-    """The room behind the copy of a checkpoint, if it has one with nothing in it. OSError."""
+    """The room behind the copy of a checkpoint, if it has one with nothing in it. None behind a damaged copy: of that a start
+    believes nothing, nor what is noted behind it. OSError.
+    """
     path = f"{directory}/{COPY_PREFIX}{name}"
     try:
-        return CheckpointRoom.of(file_system, path, file_system.read_bytes(path))
+        data = file_system.read_bytes(path)
     except (FileNotFoundError, StorageError):
         return None
+    return None if unsealed(without_room(data)) is None else CheckpointRoom.of(file_system, path, data)
 
 
 def mend_checkpoint(file_system: FileSystem, directory: str, name: str, *, is_ours: bool) -> bool:

@@ -91,10 +91,11 @@ class DataDirectory:
         self._fs = file_system
         self._lock: FileLock | None = None
         self._checkpoint_locks = {name: threading.Lock() for name in CHECKPOINTS}
-        # Behind the copy of log starts: changes since it was written, and whether there are any.
-        self._room: CheckpointRoom | None = None
-        self._has_changes = False
+        self._room: CheckpointRoom | None = None  # behind the copy of log starts
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        # Names of checkpoints that are to be written even if `_written` would not change: starts are noted in the room only, or
+        # an attempt has failed and left nobody knows which of the files.
+        self._due: set[str] = set()
         self._takes_checkpoints = True
         self._clean_mark = CleanShutdownFile(file_system, self.path)
         self.had_clean_shutdown = False
@@ -226,8 +227,7 @@ class DataDirectory:
         with self._checkpoint_locks[name]:
             if self._takes_checkpoints:
                 current = offsets()
-                has_changes = name == LOG_START_OFFSET_CHECKPOINT and self._has_changes
-                if has_changes or self._written.get(name) != current:
+                if name in self._due or self._written.get(name) != current:
                     self._write(name, current)
             return self._takes_checkpoints
 
@@ -249,8 +249,8 @@ class DataDirectory:
             changes = {key: offset for key, offset in changed().items() if offset > written.get(key, 0)}
             if not self._room_takes(changes):
                 self._write(name, every(), must_copy=True)
-            else:
-                self._has_changes = self._has_changes or bool(changes)
+            elif changes:
+                self._due.add(name)
                 self._written[name] = {**written, **changes}
             return True
 
@@ -277,10 +277,12 @@ class DataDirectory:
         is_of_starts = name == LOG_START_OFFSET_CHECKPOINT
         if is_of_starts:
             self._room = None
+        self._due.add(name)  # unless it succeeds
         room = write_checkpoint(self._fs, self.path, name, offsets, must_copy=must_copy)
         self._written[name] = dict(offsets)
+        self._due.discard(name)
         if is_of_starts:
-            self._has_changes, self._room = False, room
+            self._room = room
 
     def forget(self, key: TopicPartition) -> None:
         """Durably remove a partition from the checkpoints: entries of a deleted one must not apply to its successor.
@@ -289,8 +291,9 @@ class DataDirectory:
         """
         for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
             with self._checkpoint_locks[name]:  # over both: others are making logs too
-                written = self._written.get(name)
-                if written is not None and key in written:
+                written = self._written.get(name, {})
+                # What is due may be on the disk although it is not in `_written`.
+                if key in written or name in self._due:
                     self._write(name, {other: offset for other, offset in written.items() if other != key})
 
     def make_missing_checkpoints(self) -> None:

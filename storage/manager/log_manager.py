@@ -533,16 +533,15 @@ class LogManager:
         written = [upkeep.checkpoint_log_start_offsets() for upkeep in self._upkeeps]
         return all(written)
 
-    def note_log_starts(self, keys: Iterable[TopicPartition]) -> bool:
-        """Make the starts of these logs durable, as `checkpoint_log_start_offsets` does, with one sync. False: not written
-        everywhere."""
-        asked = set(keys)
-        written = []
+    def note_log_starts(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Make the starts of these logs durable, as `checkpoint_log_start_offsets` does, with one sync. Returns those that could
+        not be written: after a power cut they may be where they were."""
+        asked, failed = set(keys), set[TopicPartition]()
         for upkeep in self._upkeeps:
             here = {key for key in asked if key in upkeep.logs or key in upkeep.arriving}
-            if here:
-                written.append(upkeep.note_log_starts(here))
-        return all(written)
+            if here and not upkeep.note_log_starts(here):
+                failed |= here
+        return failed
 
     # --- stop ---
 

@@ -30,10 +30,18 @@ MUTATIONS = [
     Mutation(
         "log/notes-never-followed",
         "storage/manager/data_directory.py",
-        "                if has_changes or self._written.get(name) != current:\n",
+        "                if name in self._due or self._written.get(name) != current:\n",
         "                if self._written.get(name) != current:\n",
         "The checkpoint of log starts is not written after a DeleteRecords, so Apache Kafka never learns of it.",
         (f"{CHECKPOINT_ROOM}::test_the_checkpoint_follows_once_for_many",),
+    ),
+    Mutation(
+        "log/start-of-a-predecessor",
+        "storage/manager/data_directory.py",
+        "                if key in written or name in self._due:\n",
+        "                if key in written:\n",
+        "A topic that is made anew after a disk error begins where its predecessor's records were deleted, with a power cut.",
+        (f"{CHECKPOINT_ROOM}::test_the_successor_of_a_topic_whose_start_has_no_copy_begins_where_it_begins",),
     ),
     Mutation(
         "log/failed-sync-of-many",

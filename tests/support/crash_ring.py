@@ -213,7 +213,7 @@ class Ring:
     def answer_delete_records(self, offset: int, topic: str = "t") -> None:
         """Delete records and say so: from then on they are gone for good."""
         self.delete_records(offset, topic)
-        assert self.world.manager.note_log_starts([(topic, 0)])
+        assert not self.world.manager.note_log_starts([(topic, 0)])
         self.book(topic).start = offset
 
     def retention(self, topic: str = "t") -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -82,6 +83,23 @@ async def test_what_a_kill_would_bring_back_is_not_called_deleted(tmp_path: Path
         machine.fake.heal()
         assert await ask(world, 3) == (ErrorCode.NONE, 3)
         assert b"t 0 3" in machine.fake.read_bytes(f"{ROOT}/log-start-offset-checkpoint")
+
+
+async def test_a_start_that_no_file_takes_is_an_error_until_one_does(tmp_path: Path) -> None:
+    """Who was told that records are gone must not see them again after a power cut."""
+    machine = World()
+    async with world_with_records(tmp_path, machine) as world:
+        assert await ask(world, 2) == (ErrorCode.NONE, 2)
+        machine.fake.fail_when(
+            lambda step: OSError(errno.ENOSPC, "no room") if step.path.endswith("offset-checkpoint.tmp") else None
+        )
+        assert await ask(world, 3) == (ErrorCode.NONE, 3), "there is room for a note"
+        machine.fake.fail_when(lambda step: OSError(errno.EIO, "a bad sector") if "-checkpoint" in step.path else None)
+        assert await ask(world, 4) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        machine.fake.fail_when(lambda _: None)
+        assert await ask(world, 4) == (ErrorCode.NONE, 4)
+        for name, left in machine.fake.power_cut_states(seeds=10):
+            assert World(left, damaged="").start().get("t", 0).log_start_offset == 4, name
 
 
 @pytest.mark.parametrize(

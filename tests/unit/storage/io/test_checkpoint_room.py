@@ -127,7 +127,7 @@ def delete(world: World, offset: int, topic: str = "t") -> list[str]:
     """As DeleteRecords does it; returns what was done to the disk before the answer."""
     world.log(topic).increment_log_start_offset(offset)
     world.fake.trace.clear()
-    assert world.manager.note_log_starts([(topic, 0)])
+    assert world.manager.note_log_starts([(topic, 0)]) == set()
     return [operation.kind for operation in world.fake.trace]
 
 
@@ -136,7 +136,7 @@ def test_after_the_first_one_deleted_records_wait_for_one_sync() -> None:
     assert delete(world, 1).count("sync_directory") == 2
     assert delete(world, 2) == ["overwrite", "sync"]
     assert delete(world, 3, "u") == ["overwrite", "sync"]
-    assert world.manager.note_log_starts([("t", 0), ("unknown", 0)])
+    assert world.manager.note_log_starts([("t", 0), ("unknown", 0)]) == set()
     for name, left in world.fake.power_cut_states(seeds=10):
         found = {log.topic: log.log_start_offset for log in World(left, damaged="").start().logs()}
         assert found == {"t": 2, "u": 3}, name
@@ -188,6 +188,57 @@ def test_where_a_note_cannot_be_written_the_checkpoint_is() -> None:
     assert starts(world.fake) == {("t", 0): 2}
 
 
+def test_the_successor_of_a_topic_whose_start_was_noted_in_part_begins_where_it_begins() -> None:
+    """Both the note and the checkpoint fail: nobody knows what is on the disk, and the topic's entry must go from there too."""
+    world = world_with("t", "u")
+    delete(world, 1, "u")
+    failing = {"is": "sync"}  # the note itself gets to the disk, perhaps
+    world.fake.fail_when(
+        lambda step: (
+            OSError(errno.EIO, "a bad sector") if step.kind == failing["is"] and "checkpoint" in step.path else None
+        )
+    )
+    world.log("t").increment_log_start_offset(4)
+    assert world.manager.note_log_starts([("t", 0)]) == {("t", 0)}
+    failing["is"] = ""
+    world.manager.delete("t", 0)
+    for value in "abcdef":
+        append(world.log(), value)
+    world.log().flush()
+    for name, left in world.fake.power_cut_states(seeds=20):
+        found = {log.topic: log.log_start_offset for log in World(left, damaged="").start().logs()}
+        assert found.get("t", 0) == 0, name
+
+
+def test_the_successor_of_a_topic_whose_start_has_no_copy_begins_where_it_begins() -> None:
+    """The checkpoint was replaced, the copy was not: what the file says is not what the last success has written."""
+    world = world_with("t")
+    is_full = [True]
+    world.fake.fail_when(
+        lambda step: OSError(errno.ENOSPC, "no room") if is_full[0] and f"/tidelog-{NAME}" in step.path else None
+    )
+    world.log("t").increment_log_start_offset(4)
+    assert world.manager.note_log_starts([("t", 0)]) == {("t", 0)}
+    assert starts(world.fake) == {("t", 0): 4}
+    is_full[0] = False
+    world.manager.delete("t", 0)
+    for value in "abcdef":
+        append(world.log(), value)
+    world.log().flush()
+    for name, left in world.fake.power_cut_states(seeds=20):
+        found = {log.topic: log.log_start_offset for log in World(left, damaged="").start().logs()}
+        assert found.get("t", 0) == 0, name
+
+
+def test_nothing_is_noted_behind_a_damaged_copy() -> None:
+    """A start believes nothing of it, and the checkpoint beside it is damaged too: nothing has made the copy anew."""
+    system, _ = written({("t", 0): 4})
+    data = bytearray(system.read_bytes(COPY))
+    data[3] ^= 1
+    system.write_atomically(COPY, bytes(data))
+    assert room_of(system, ROOT, NAME) is None
+
+
 def test_a_full_room_is_emptied_by_the_checkpoint() -> None:
     world = World()
     world.start()
@@ -202,4 +253,4 @@ def test_after_the_end_nothing_is_noted() -> None:
     delete(world, 1)
     world.manager._directories[0].end_checkpoints()
     world.log().increment_log_start_offset(2)
-    assert not world.manager.note_log_starts([("t", 0)])
+    assert world.manager.note_log_starts([("t", 0)]) == {("t", 0)}
