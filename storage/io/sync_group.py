@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,7 +21,8 @@ FEW = 8
 def sync_group(
     items: Sequence[T], sync: Callable[[T], object], at_once: int, done: Callable[[int], object] | None = None
 ) -> None:
-    """Call `sync` with each of `items`, begun in their order, by up to `at_once` threads; return when all calls have ended.
+    """Call `sync` with each of `items`, begun in their order, by up to `at_once` threads, the caller's among them; return when
+    all calls have ended. Where the system gives no more threads, fewer do it.
 
     The first exception lets no further call begin, and is raised when those under way have ended. `done` is told after each call
     how many have ended, in one thread at a time. Blocks; any thread but the loop's.
@@ -33,9 +34,20 @@ def sync_group(
                 done(count)
         return
     group = _Group(items, sync, done)
-    with ThreadPoolExecutor(min(at_once, len(items)), thread_name_prefix="sync-group") as pool:
-        for ended in [pool.submit(group.work) for _ in range(min(at_once, len(items)))]:
-            ended.result()
+    helpers = [
+        threading.Thread(target=group.work, name=f"sync-group-{number}", daemon=True)
+        for number in range(1, min(at_once, len(items)))
+    ]
+    started: list[threading.Thread] = []
+    try:
+        with suppress(RuntimeError):  # no more threads: of the system's limits, or at the interpreter's end
+            for helper in helpers:
+                helper.start()
+                started.append(helper)
+        group.work()
+    finally:
+        for helper in started:
+            helper.join()
     if group.error is not None:
         raise group.error
 

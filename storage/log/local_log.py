@@ -429,7 +429,7 @@ class LocalLog:
                 self._parent_is_dirty |= parent_is_dirty
                 self.failure = KafkaStorageError(f"{self.name}: sync failed: {error}")
                 raise self.failure from error
-            except KafkaStorageError:
+            except BaseException:  # of whatever kind: the directory is as dirty as it was
                 self.directory_is_dirty |= directory_is_dirty
                 self._parent_is_dirty |= parent_is_dirty
                 raise

@@ -40,6 +40,27 @@ def test_few_are_synced_by_the_caller(count: int) -> None:
     assert told == list(range(1, count + 1))
 
 
+@pytest.mark.parametrize("given", [0, 2])
+def test_where_there_are_no_more_threads_fewer_sync_all(given: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, left = threading.Thread.start, [given]
+
+    def refused(thread: threading.Thread) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    lock, synced = threading.Lock(), list[int]()
+
+    def sync(item: int) -> None:
+        with lock:
+            synced.append(item)
+
+    sync_group(range(100), sync, AT_ONCE)
+    assert sorted(synced) == list(range(100))
+
+
 @pytest.mark.parametrize("at_once", [1, AT_ONCE])
 def test_after_a_failure_no_further_one_begins_and_those_under_way_end(at_once: int) -> None:
     lock, begun, ended = threading.Lock(), list[int](), list[int]()

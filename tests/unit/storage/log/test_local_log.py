@@ -188,6 +188,19 @@ def test_a_sync_that_fails_among_very_many_leaves_the_recovery_point(machine: Ma
     assert machine.log.failure is not None
 
 
+def test_a_flush_that_ends_in_no_error_of_the_disk_leaves_the_directory_to_the_next(machine: Machine) -> None:
+    """Its memory is short, say: the names of new segments are as little durable as before."""
+    machine.append(61)
+    machine.fake.fail_when(lambda step: MemoryError() if step.kind == "sync" and step.path.endswith(".index") else None)
+    with pytest.raises(MemoryError):
+        machine.log.flush()
+    machine.fake.heal()
+    machine.fake.trace.clear()
+    machine.log.flush()
+    assert machine.log.recovery_point == 61
+    assert [step.path for step in machine.fake.trace if step.kind == "sync_directory"][:1] == [PATH]
+
+
 def test_a_flush_that_takes_long_says_how_far_it_is(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
     machine.append(61)
 
