@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PROGRAM = (sys.executable, "-P", "-m", __package__)
-"""Without the working directory in its path."""
+PROGRAM = (sys.executable or "", "-P", *(("-s",) if sys.flags.no_user_site else ()), "-m", __package__)
+"""Its path is that of `_environment`, which has the working directory only if this process has it."""
 TICK_S = 0.1
 """Seconds between two looks at whether the pass is to end."""
 SILENCE_S = 300.0
@@ -219,11 +219,11 @@ class Child:
             settings.max_segment_bytes,
         )  # fmt: skip
         try:
-            # A fresh interpreter: a fork would have the daemon's locks and memory. Descriptors need not be closed: none of ours
-            # is inherited (PEP 446).
+            # A fresh interpreter: a fork would have the daemon's locks and memory. Descriptors are closed although none that
+            # Python has opened is inherited: who has started the daemon may have left it some, and wait for their end.
             process = subprocess.Popen(  # noqa: S603 - this interpreter and numbers
                 [*program, *map(str, values)],
-                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0, close_fds=False,
+                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0, env=_environment(),
             )  # fmt: skip
         except (OSError, ValueError) as error:
             ours.close()
@@ -320,6 +320,16 @@ class Child:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         hint = "; the kernel does so where memory is short" if -code == signal.SIGKILL else ""
         return f"was killed by {name}{hint}{last}"
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a process: it finds modules where this one does, whatever has made that path, and takes no more from the
+    environment than this one has (`python -E`, `python -I`).
+    """
+    is_ignored = sys.flags.ignore_environment
+    kept = {name: value for name, value in os.environ.items() if not (is_ignored and name.startswith("PYTHON"))}
+    paths = [os.path.abspath(entry) for entry in sys.path if os.pathsep not in entry]
+    return kept | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 class _Conversation:

@@ -179,9 +179,10 @@ def end_with_parent() -> None:
     """Has Linux kill this process when the thread that has started it ends. Elsewhere nothing happens. Imports ctypes."""
     if not LINUX:
         return
-    import ctypes  # a start has no time for it
+    # Builds of Python without libffi have no ctypes, and where memory may not be both written and run it may not get any.
+    with suppress(ImportError, MemoryError, OSError, AttributeError):
+        import ctypes  # a start has no time for it
 
-    with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 

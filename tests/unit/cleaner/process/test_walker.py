@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -265,6 +266,71 @@ def test_a_process_that_cannot_be_started_or_does_not_get_ready(make: Make, capl
     assert ": it is not installed" in caplog.text
     world.time.advance(FIRST_RETRY_MS)
     clean_after_a_failure(world, table)
+
+
+def test_a_process_needs_no_ctypes(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python may be built without libffi: the end of the socket ends the process all the same."""
+    (tmp_path / "ctypes.py").write_text("raise ImportError('no libffi')")
+    monkeypatch.syspath_prepend(tmp_path)
+    world = make()
+    table = fill(world)
+    assert world.clean_all()
+    assert world.failure() == ""
+    assert state_of(committed_records(world.log())) == table
+
+
+STRANGER = """
+import sys
+sys.path[:0] = {path!r}
+from tidelog.cleaner.process.walker import PROGRAM, Child, WalkerSettings
+from tidelog.cleaner.process_counts import ProcessCounts
+child = Child.start(PROGRAM, WalkerSettings(24_000, 1.0, 1 << 16), ProcessCounts())
+child.sock.setblocking(True)
+print(type(child.receive()).__name__, child.how_it_ended() if child.has_ended else "runs")
+child.end()
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("-I",), ("-E", "-s")])
+def test_a_process_finds_what_its_daemon_has_found(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """An interpreter in which nothing is installed, and a program that says where modules are, as one has that is embedded."""
+    (tmp_path / "tidelog").symlink_to(Path(walker_module.__file__).parents[2])
+    packages = [entry for entry in sys.path if entry.endswith("-packages")]
+    ran = subprocess.run(
+        [getattr(sys, "_base_executable", sys.executable), *flags, "-c", STRANGER.format(path=[str(tmp_path), *packages])],
+        cwd="/", check=False, capture_output=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert (ran.stdout, ran.stderr) == ("Ready runs\n", "")
+
+
+def test_what_python_takes_from_the_environment_is_what_the_daemon_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    assert "/nowhere" not in walker_module._environment()["PYTHONPATH"]
+    assert walker_module._environment()["PYTHONHOME"] == "/nowhere"
+
+    class Isolated:
+        ignore_environment = 1
+
+    monkeypatch.setattr(walker_module.sys, "flags", Isolated)
+    assert "PYTHONHOME" not in walker_module._environment()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_process_has_no_descriptor_of_the_daemon(make: Make) -> None:
+    """Not even one that the daemon was given to hand on: who waits for its end would wait for the process's too."""
+    ours, theirs = os.pipe()
+    os.set_inheritable(theirs, True)
+    try:
+        world = make()
+        fill(world)
+        world.clean_all()
+        held = {os.readlink(path) for path in Path(f"/proc/{world.pid}/fd").iterdir()}
+        assert os.readlink(f"/proc/self/fd/{theirs}") not in held
+        assert len(held) <= 4, f"socket, its copy, nothing and standard error: {held}"
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 # --- ends that are wanted: nothing but the kill can have ended a process that is stopped ---
