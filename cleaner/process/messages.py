@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
@@ -43,6 +43,9 @@ MAX_FRAME_BYTES = 256 << 20
 MAX_ANSWER_BYTES = 4 << 20
 """Of what a process says. The longest is a group's report, which has a row for each segment that was written."""
 MAX_TEXT = 4000
+PART = 1000
+"""Entries of a long list that are written in one call of the encoder, which takes half a millisecond."""
+_DUMP = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class ProtocolError(Exception):
@@ -145,8 +148,21 @@ _CLASSES: dict[str, type[Exception]] = {"MemoryError": MemoryError} | {
 
 def encode(message: Message) -> bytes:
     """The frame of a message."""
-    data = json.dumps([type(message).__name__, *_plain(message)], separators=(",", ":")).encode()
+    data = _json([type(message).__name__, *_plain(message)], 2 if isinstance(message, Orders) else 1).encode()
     return HEAD.pack(len(data)) + data
+
+
+def _json(value: Any, depth: int) -> str:
+    """JSON of a value. Lists `depth` levels below it are written in parts: a call of the encoder lets no other thread run, and
+    that of 100,000 producers takes 35 ms.
+    """
+    if not isinstance(value, list | tuple):
+        return _DUMP(value)
+    if depth:
+        parts: Iterator[str] = (_json(item, depth - 1) for item in value)
+    else:
+        parts = (_DUMP(value[start : start + PART])[1:-1] for start in range(0, len(value), PART))
+    return f"[{','.join(parts)}]"
 
 
 def _plain(message: Message) -> list[Any]:

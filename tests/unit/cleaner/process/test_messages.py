@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidelog.cleaner.exceptions import CleaningAborted, CleaningError, PassProcessError
 from tidelog.cleaner.kernel.results import FilterCounts
+from tidelog.cleaner.process import messages
 from tidelog.cleaner.process.messages import (
     HEAD,
+    PART,
     Began,
     Done,
     Failed,
@@ -127,3 +130,24 @@ def test_any_other_exception_is_a_defect_that_is_named() -> None:
     found = Failed.of(LookupError("no such thing"), "/data/t-0").error()
     assert type(found) is PassProcessError
     assert str(found) == "LookupError: no such thing"
+
+
+@pytest.mark.parametrize("count", [0, 1, PART - 1, PART, PART + 1, 2 * PART, 5 * PART + 7])
+def test_long_messages_are_written_in_parts(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of the encoder lets no other thread run: the loop would wait for all of a pass's producers or segments."""
+    plan = WalkPlan(
+        "t-0", "/data/t-0", [SegmentPart(n, 500, n + 1) for n in range(count)], 0, 6, 0,
+        [AbortedTxn(n, n, n, n) for n in range(count)], bytes(16), 0, 0, 0, 0, 0,
+    )  # fmt: skip
+    orders = Orders(FilterOrder(100, 2, 99, 0, 0, [(n, n, 0) for n in range(count)]))
+    whole, calls = messages._DUMP, list[int]()
+
+    def counted(value: Any) -> str:
+        calls.append(len(text := whole(value)))
+        return text
+
+    monkeypatch.setattr(messages, "_DUMP", counted)
+    frames = [encode(message) for message in (plan, orders)]
+    assert max(calls) < 40 * PART, "40 characters for each entry are more than they have"
+    assert len(calls) < 3 * (count // PART + 1) + 40, "nor one for each entry"
+    assert [decode(frame[HEAD.size :]) for frame in frames] == [plan, orders]
