@@ -25,6 +25,7 @@ from simulation.network import Network
 from simulation.primitives import Clocks
 from simulation.scheduler import MILLISECOND, SimTask, Simulation, simulation
 from simulation.watch import Watch
+from tidelog.broker.network import socket_server
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.partitions import purgatory
 from tidelog.broker.server.node import Node
@@ -94,11 +95,14 @@ class _SlowSqlite(sqlite3.Connection):
 
 
 def arrange() -> None:
-    """Gives this process's daemon what `installed` can't: SQLite with switch points, and orders that do not hang on addresses.
+    """Gives this process's daemon what `installed` can't: SQLite with switch points, orders that do not hang on addresses, and a
+    network of no container.
 
     For a process of its own, once.
     """
     purgatory.DelayedFetch = _NumberedFetch  # type: ignore[misc]
+    # Whether the machine that tests is a container, and which routes it has, is nothing of the simulated one.
+    socket_server.container_network = lambda environment: None  # type: ignore[assignment,misc]
     Connection.__hash__ = lambda connection: connection.peer_port  # type: ignore[method-assign,assignment]
     connect = sqlite3.connect
     sqlite3.connect = lambda path: connect(path, factory=_SlowSqlite, check_same_thread=False)  # type: ignore[assignment,misc]

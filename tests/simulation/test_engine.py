@@ -16,7 +16,7 @@ import pytest
 from simulation.loop import SimLoop
 from simulation.network import Network
 from simulation.primitives import installed
-from simulation.scheduler import Deadlock, Simulation, SimulationError, TooManySteps
+from simulation.scheduler import Deadlock, Killed, Simulation, SimulationError, TooManySteps
 
 SEEDS = 60
 
@@ -73,6 +73,36 @@ def test_finds_an_update_that_two_threads_lose() -> None:
 
 def test_a_lock_excludes_under_every_seed() -> None:
     assert {in_simulation(seed, kept_update) for seed in range(SEEDS)} == {3}
+
+
+class _AlwaysChooses(Simulation):
+    """Without the short way of `switch` for a step that no other thread could take."""
+
+    def switch(self, where: str) -> None:
+        me = self.current
+        if me.killed:
+            raise Killed
+        me.where = where
+        if (following := self._choose(me)) is not me:
+            self._hand_over(me, following)
+
+
+def test_the_short_way_of_a_thread_alone_makes_the_run_that_choosing_makes() -> None:
+    def busy(sim: Simulation) -> tuple[int, int, str]:
+        def works() -> None:
+            for number in range(40):
+                time.sleep(0.001 * (number % 3))
+                for _ in range(number):
+                    sim.switch("alone, or not")
+
+        sim.at(5_000_000, lambda: sim.note("an event"))
+        threads(works, works, lambda: lost_update(sim))
+        return sim.steps, sim.now_ns, sim.digest
+
+    for seed in range(10):
+        with _AlwaysChooses(seed) as sim:
+            slowly = busy(sim)
+        assert in_simulation(seed, busy) == slowly
 
 
 def test_finds_a_signal_that_comes_before_anyone_waits() -> None:

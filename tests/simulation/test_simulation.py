@@ -25,11 +25,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("defect", chosen, ids=lambda defect: defect.name)
 
 
-def lines_of(*arguments: str, hash_seed: str = "random", code: int = 0, patience_s: float = 0.0) -> list[str]:
+def lines_of(
+    *arguments: str, hash_seed: str = "random", code: int = 0, patience_s: float = 0.0, **environment: str
+) -> list[str]:
     """What a run prints; it must end with that code."""
     ran = subprocess.run(
         [sys.executable, "-m", "simulation.run", *arguments], cwd=TESTS, capture_output=True, text=True,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed}, timeout=patience_s + 20 * PATIENCE_S, check=False,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, **environment}, timeout=patience_s + 20 * PATIENCE_S, check=False,
     )  # fmt: skip
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran.stdout.splitlines()
@@ -40,6 +42,15 @@ def test_a_seed_is_the_same_run_in_each_process_whatever_the_hashes(seed: str) -
     (first,) = lines_of("--seed", seed, hash_seed="1")
     assert first.startswith(f"seed {seed}: ok steps=")
     assert [first] == lines_of("--seed", seed, hash_seed="2")
+
+
+def test_a_seed_is_the_same_run_whatever_the_machine_says_of_containers() -> None:
+    """Its lines are switch points: one more that the daemon comes to makes another run."""
+    inside, outside = (
+        lines_of("--seed", "3", container="podman"),
+        lines_of("--seed", "3", KUBERNETES_SERVICE_HOST="10.0.0.1"),
+    )
+    assert inside == outside
 
 
 def test_two_seeds_and_two_schedules_are_two_runs() -> None:
