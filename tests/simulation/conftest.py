@@ -1,4 +1,5 @@
-"""How much is simulated: `--simulation-seconds` of seeds, so many with a backup, and so many planted defects."""
+"""How much is simulated: `--simulation-seconds` of seeds, `--simulation-seeds` at most, so many with a backup, and so many
+planted defects."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--simulation-backups", type=int, default=6, help="simulations with a backup whose cuts are restored"
     )
     parser.addoption("--simulation-seconds", type=float, default=10.0, help="begin no further simulation after so long")
+    parser.addoption("--simulation-seeds", type=int, default=1000, help="simulate no more seeds than so many")
     parser.addoption(
         "--simulation-defects", type=int, default=2, help="planted defects to look for, the soonest found first"
     )
@@ -18,3 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def simulation_seconds(request: pytest.FixtureRequest) -> float:
     return float(request.config.getoption("--simulation-seconds"))
+
+
+@pytest.fixture
+def simulation_seeds(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--simulation-seeds"))

@@ -145,7 +145,7 @@ def page_of(findings: dict[str, Finding], seeds: int) -> str:
         "",
         f"- {time.strftime('%Y-%m-%d', time.gmtime())}, each row of the commit that it names, Python "
         f"{sys.version.split()[0]}",
-        f"- command: `make simulate-planted`, in parts; {seconds / 60:.0f} minutes together, on two processes at "
+        f"- command: `make simulate-planted`, in parts; {seconds / 60:.0f} minutes together, on one process or two at "
         f"idle priority beside "
         "other work: the seconds tell little",
         f"- **{_score(PLANTED, findings)} planted**, **{_score(PUT_BACK, findings)} that the daemon has "

@@ -114,13 +114,15 @@ RINGS = [
     Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 0.5, 12),
     Ring(
         "simulation",
-        [*PYTEST, "tests/simulation", "--simulation-seconds", "30"],
+        [*PYTEST, "tests/simulation", "--simulation-seconds", "60"],
         [
             *PYTEST,
             *UNLIMITED,
             "tests/simulation",
             "--simulation-seconds",
             "2400",
+            "--simulation-seeds",
+            "20000",
             "--simulation-defects",
             "100",
             "--simulation-backups",
