@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -34,6 +34,7 @@ from ..runtime.cooperative import SLICE_UNITS, batches
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
+    from ..groups.coordinator import GroupCoordinator
     from ..requests.context import RequestContext
 
 FIRST_WITH_GROUPS = 8
@@ -61,12 +62,17 @@ _Topic = TypeVar("_Topic", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    if sum(_UNITS_OF_GROUP + _units(group.topics) for group in request.groups) > SLICE_UNITS:
-        return _in_pieces(request, context)
-    if context.api_version < FIRST_WITH_GROUPS and _units(request.topics) > SLICE_UNITS:
-        return _one_in_pieces(request, context)
     groups = context.services.groups
+    if len(request.groups) > 1 or any(group.topics is not None for group in request.groups):
+        if _is_long(request.groups, groups):
+            return _in_pieces(request, context)
+    elif context.api_version < FIRST_WITH_GROUPS and _units(request.topics) > SLICE_UNITS:
+        return _one_in_pieces(request, context)
     plans = _plans(request, context)
+    if len(plans) == 1 and plans[0].wanted is None and not plans[0].is_refused:
+        held = groups.committed_partitions(plans[0].group_id)
+        if _units_of_all(held) > SLICE_UNITS:
+            return _all_in_pieces(request, context, plans[0], _pieces_of_all(held))
     if context.api_version == 0 and not groups.is_open and not plans[0].is_refused:
         # As in ZooKeeper there is nothing yet, and no error in that.
         nothing = [
@@ -92,13 +98,45 @@ def offset_fetch(
 
 
 def _units(topics: Sequence[_Topic] | None) -> int:
-    return sum(1 + len(topic.partition_indexes) // _PARTITIONS_IN_UNIT for topic in topics or ())
+    """Of very many some are counted: more than a chunk has."""
+    units = 0
+    for topic in topics or ():
+        units += 1 + len(topic.partition_indexes) // _PARTITIONS_IN_UNIT
+        if units > SLICE_UNITS:
+            break
+    return units
+
+
+def _units_of_all(held: Mapping[str, Collection[int]]) -> int:
+    """The same for all that a group has."""
+    units = 0
+    for partitions in held.values():
+        units += 1 + len(partitions) // _PARTITIONS_IN_UNIT
+        if units > SLICE_UNITS:
+            break
+    return units
+
+
+def _is_long(asked: Sequence[OffsetFetchRequestGroup], groups: GroupCoordinator) -> bool:
+    """True if these groups are more than one chunk."""
+    units = 0
+    for group in asked:
+        units += _units_of_group(group, groups)
+        if units > SLICE_UNITS:
+            return True
+    return False
+
+
+def _units_of_group(group: OffsetFetchRequestGroup, groups: GroupCoordinator) -> int:
+    if group.topics is None:
+        return _UNITS_OF_GROUP + _units_of_all(groups.committed_partitions(group.group_id))
+    return _UNITS_OF_GROUP + _units(group.topics)
 
 
 async def _in_pieces(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Fetch several groups in chunks, so that others get their turn: groups, and the topics of one, are independent."""
     answers: list[OffsetFetchResponseGroup] = []
-    for some in _pieces(request.groups):
+    for some in _pieces(request.groups, context.services.groups):
         if answers:
             await context.next_turn()
         found = offset_fetch(OffsetFetchRequest(groups=some, require_stable=request.require_stable), context)
@@ -133,6 +171,61 @@ async def _one_in_pieces(request: OffsetFetchRequest, context: RequestContext) -
     return answer
 
 
+async def _all_in_pieces(
+    request: OffsetFetchRequest, context: RequestContext, plan: _Plan, pieces: Iterator[list[TopicToFetch]]
+) -> OffsetFetchResponse:
+    """Fetch all that a group has. An offset that is deleted meanwhile is left out."""
+    answer: OffsetFetchResponse | None = None
+    for wanted in pieces:
+        if answer is not None:
+            await context.next_turn()
+        outcome = context.services.groups.fetch_offsets(
+            plan.group_id,
+            wanted,
+            require_stable=request.require_stable,
+            member_id=plan.member_id,
+            member_epoch=plan.member_epoch,
+        )
+        found = outcome if isinstance(outcome, FetchedGroup) else await outcome
+        if found.error is not ErrorCode.NONE:
+            return _respond(request, context, [plan], [found])
+        part = _respond(request, context, [plan], [found._replace(topics=_there(found.topics))])
+        if answer is None:
+            answer = part
+        elif answer.groups:
+            answer.groups[0].topics = _joined(answer.groups[0].topics, part.groups[0].topics)
+        else:
+            answer.topics = _joined(answer.topics, part.topics)
+    assert answer is not None
+    return answer
+
+
+def _there(topics: Sequence[FetchedTopic]) -> list[FetchedTopic]:
+    """Without partitions that have no offset any more."""
+    found = []
+    for topic in topics:
+        offsets = [each for each in topic.partitions if each.offset != NO_OFFSET or each.error is not ErrorCode.NONE]
+        if offsets:
+            found.append(topic._replace(partitions=offsets))
+    return found
+
+
+def _pieces_of_all(held: Mapping[str, Collection[int]]) -> Iterator[list[TopicToFetch]]:
+    """All that a group has now, a slice each. What is committed meanwhile changes nothing of it."""
+    now = [(topic, tuple(partitions)) for topic, partitions in held.items()]
+    piece: list[TopicToFetch] = []
+    left = _PIECE_UNITS
+    for topic, partitions in now:
+        for indexes in batches(partitions, _MOST_PARTITIONS):
+            units = 1 + len(indexes) // _PARTITIONS_IN_UNIT
+            if piece and units > left:
+                yield piece
+                piece, left = [], _PIECE_UNITS
+            piece.append(TopicToFetch(topic, indexes))
+            left -= units
+    yield piece
+
+
 def _joined(before: Sequence[Any], more: Sequence[Any]) -> list[Any]:
     """Answers for the topics of two pieces: one that was cut in two is one again."""
     known = {_key(topic): topic for topic in before[-_PIECE_UNITS:]}
@@ -150,17 +243,19 @@ def _key(topic: OffsetFetchResponseTopic | OffsetFetchResponseTopics) -> tuple[s
     return topic.name, topic.topic_id if isinstance(topic, OffsetFetchResponseTopics) else b""
 
 
-def _pieces(groups: Sequence[OffsetFetchRequestGroup]) -> Iterator[list[OffsetFetchRequestGroup]]:
-    """Groups of a slice each; one with more topics or partitions goes into several."""
+def _pieces(
+    asked: Sequence[OffsetFetchRequestGroup], groups: GroupCoordinator
+) -> Iterator[list[OffsetFetchRequestGroup]]:
+    """Groups of a slice each; one with more topics or partitions goes into several, or of which all is asked for alone."""
     piece: list[OffsetFetchRequestGroup] = []
     left = _PIECE_UNITS
-    for group in groups:
+    for group in asked:
         many = _units(group.topics) > _PIECE_UNITS
         for topics in _pieces_of_topics(group.topics or ()) if many else (group.topics,):
             part = OffsetFetchRequestGroup(
                 group_id=group.group_id, topics=topics, member_id=group.member_id, member_epoch=group.member_epoch
             )
-            units = _UNITS_OF_GROUP + _units(topics)
+            units = _units_of_group(part, groups)
             if piece and units > left:
                 yield piece
                 piece, left = [], _PIECE_UNITS

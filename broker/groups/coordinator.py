@@ -357,6 +357,10 @@ class GroupCoordinator(Coordinator[Shard]):
             group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
         )
 
+    def committed_partitions(self, group_id: str) -> Mapping[str, Collection[int]]:
+        """Partitions that the group has offsets of, as `GroupCommits.committed_partitions`."""
+        return self._commits.committed_partitions(group_id)
+
     def commit_in_transaction(self, request: TxnCommitRequest) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
         """Commit offsets in a transaction, as `GroupCommits.commit_in_transaction`."""
         return self._commits.commit_in_transaction(request)

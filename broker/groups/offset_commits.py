@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -254,6 +254,13 @@ class GroupCommits:
         if shard.unsynced is not None:
             return self._fetch_when_durable(shard.unsynced, group_id, topics, require_stable)
         return FetchedGroup(self._fetch(shard, group_id, topics, require_stable))
+
+    def committed_partitions(self, group_id: str) -> Mapping[str, Collection[int]]:
+        """Partitions by topic that the group has offsets of; none while its coordinator is not there. Changes with commits."""
+        try:
+            return self._shards.find(group_id, allow_empty_id=True).offsets.of_group(group_id)
+        except ProtocolError:
+            return {}
 
     async def _fetch_when_durable(
         self,

@@ -478,6 +478,52 @@ def test_offset_fetch_of_very_many_partitions_is_answered_in_turns_and_as_a_whol
     apis.close()
 
 
+@pytest.mark.parametrize("others", [0, 3])
+@pytest.mark.parametrize("version", range(2, 11))
+def test_all_that_a_group_has_is_answered_in_turns_and_as_a_whole(version, others, monkeypatch):
+    """Of 10,000 partitions it held the loop for 20 ms."""
+    apis = GroupApis()
+    partitions, by_number = 700, Partitions.get
+    monkeypatch.setattr(Partitions, "get", lambda self, topic, index: by_number(self, topic, index % 2))
+    for first in range(0, partitions, 100):
+        commit(apis, 9, *((topic, index, index) for topic in "tu" for index in range(first, first + 100)))
+    turns = []
+
+    async def next_turn():
+        turns.append(1)
+        if len(turns) == 1:  # the last one goes while others have their turn, and one comes
+            apis.ask(offset_delete, delete_request("u", partitions - 1), OffsetDeleteResponse, 0)
+            commit(apis, 9, ("t", partitions, 1))
+
+    monkeypatch.setitem(EVERYTHING, "next_turn", next_turn)
+    if version < 8:
+        request = OffsetFetchRequest(group_id="g", topics=None)
+    else:
+        names = ["g", *(f"h{number}" for number in range(others))]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=None) for name in names])
+    answer = apis.ask(offset_fetch, request, OffsetFetchResponse, version)
+    assert len(turns) >= 2 * partitions // 100 - 1
+    found = answer if version < 8 else answer.groups[0]
+    assert found.error_code == 0
+    names = {topic.topic_id if version >= 10 else topic.name: topic.partitions for topic in found.topics}
+    assert len(names) == len(found.topics) == 2
+    offsets = [{part.partition_index: part.committed_offset for part in parts} for parts in names.values()]
+    assert offsets == [{number: number for number in range(partitions - which)} for which in (0, 1)]
+    if version >= 8:
+        assert [group.group_id for group in answer.groups] == [group.group_id for group in request.groups]
+        assert [len(group.topics) for group in answer.groups[1:]] == [0] * others
+    apis.close()
+
+
+def test_of_very_many_groups_no_more_are_looked_at_than_are_answered(apis, monkeypatch):
+    """To count those of 100,000 groups held the loop for 20 ms before the first was answered."""
+    asked = []
+    monkeypatch.setattr(offset_fetch_module, "_units", lambda topics: asked.append(topics) or 1)
+    groups = [OffsetFetchRequestGroup(group_id=str(number), topics=[]) for number in range(1000)]
+    assert offset_fetch_module._is_long(groups, apis.harness.groups)
+    assert len(asked) <= offset_fetch_module.SLICE_UNITS // 3 + 1
+
+
 def test_an_offset_of_a_topic_that_was_made_anew_does_not_count(apis):
     commit(apis, 9, ("t", 0, 5))
     TOPICS["t"], old = b"T" * 16, TOPICS["t"]
