@@ -30,8 +30,6 @@ from ..runtime.exceptions import ConnectionAborted
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ...storage.log.unified_log import UnifiedLog
-    from ...storage.values import FetchDataInfo
     from ..network.connection import Connection
     from ..network.outbound import Part
     from ..partitions.partition import Partition
@@ -277,10 +275,12 @@ class FetchJob:
         high, stable = log.high_watermark, log.last_stable_offset
         committed = self._isolation == READ_COMMITTED
         try:
-            info = log.read(
-                wanted.offset, max_bytes, limit_offset=stable if committed else high, min_one_message=min_one
-            )
-            aborted = _aborted(log, wanted.offset, info) if committed else None
+            if committed:
+                info, found = log.read_committed(wanted.offset, max_bytes, limit_offset=stable, min_one_message=min_one)
+                aborted = [(txn.producer_id, txn.first_offset) for txn in found]
+            else:
+                info = log.read(wanted.offset, max_bytes, limit_offset=high, min_one_message=min_one)
+                aborted = None
         except Exception as error:
             return index, error_code(error)[0], -1, -1, -1, None, None
         if info.on_older_segment:
@@ -342,15 +342,6 @@ class FetchJob:
 def release_rows(rows: Iterable[FetchedRow]) -> None:
     """Gives back what rows that are not sent have of files."""
     release_parts([row[6] for _, _, row in rows if row[6] is not None])
-
-
-def _aborted(log: UnifiedLog, offset: int, info: FetchDataInfo) -> list[tuple[int, int]]:
-    """(producer id, first offset) of the aborted transactions in a slice, whose lease is given back on failure."""
-    try:
-        return [(txn.producer_id, txn.first_offset) for txn in log.aborted_transactions(offset, info)]
-    except BaseException:
-        info.release()
-        raise
 
 
 def long_fetch(

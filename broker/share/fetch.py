@@ -29,7 +29,7 @@ from .sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, ShareSession, Topic
 
 if TYPE_CHECKING:
     from ...protocol.messages.share_fetch import ShareFetchRequest
-    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.index.transaction_index import AbortedTxn
     from ...storage.values import FetchDataInfo
 
 RECORD_LIMIT = 1
@@ -45,6 +45,7 @@ class _Read(NamedTuple):
     held: HeldPartition
     offset: int
     info: FetchDataInfo
+    aborted: Sequence[AbortedTxn]
 
 
 class ShareFetchJob:
@@ -217,11 +218,14 @@ class ShareFetchJob:
         total = 0
         for where, held in ready:
             log, offset = held.partition.log, held.share.fetch_offset
-            limit = log.last_stable_offset if self._committed else log.high_watermark
+            most, is_first = max(1, self._max_bytes // len(ready)), total == 0
+            aborted: Sequence[AbortedTxn] = ()
             try:
-                info = log.read(
-                    offset, max(1, self._max_bytes // len(ready)), limit_offset=limit, min_one_message=total == 0
-                )
+                if self._committed:
+                    limit = log.last_stable_offset
+                    info, aborted = log.read_committed(offset, most, limit_offset=limit, min_one_message=is_first)
+                else:
+                    info = log.read(offset, most, limit_offset=log.high_watermark, min_one_message=is_first)
             except OffsetOutOfRangeError:  # the log lost its end with the power; it grows there again
                 continue
             except Exception as error:
@@ -229,25 +233,22 @@ class ShareFetchJob:
                 self._errors[where] = PartitionAnswer(where.partition, code, message)
                 continue
             total += info.size
-            reads.append(_Read(where, held, offset, info))
+            reads.append(_Read(where, held, offset, info, aborted))
         return reads
 
     def _acquire(self, read: _Read, max_records: int) -> tuple[PartitionAnswer, int]:
         """The row, and how many records the member has by it."""
-        where, held, offset, info = read
+        where, info = read.where, read.info
         try:
-            return self._acquired(where, held, offset, info, max_records)
+            return self._acquired(read, max_records)
         except Exception as error:
             info.release()
             code, message = error_code(error)
             return PartitionAnswer(where.partition, code, message), 0
 
-    def _acquired(
-        self, where: TopicIdPartition, held: HeldPartition, offset: int, info: FetchDataInfo, max_records: int
-    ) -> tuple[PartitionAnswer, int]:
-        log: UnifiedLog = held.partition.log
+    def _acquired(self, read: _Read, max_records: int) -> tuple[PartitionAnswer, int]:
+        where, held, offset, info, aborted = read
         request, share = self._request, held.share
-        aborted = log.aborted_transactions(offset, info) if self._committed and info.size else ()
         spans = read_spans(info, offset + self._limits.max_record_locks, aborted)
         acquired = share.acquire(
             self._key.member,

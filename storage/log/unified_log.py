@@ -636,6 +636,31 @@ class UnifiedLog:
             )
         return FetchDataInfo(offset, None, 0, 0)
 
+    def read_committed(
+        self, offset: int, max_bytes: int, *, limit_offset: int, min_one_message: bool = True
+    ) -> tuple[FetchDataInfo, list[AbortedTxn]]:
+        """`read`, and the aborted transactions that a read_committed consumer must be told of with it. Raises as both do.
+
+        Both are of one list of segments: retention and passes of the cleaner take the indexes with the segments, in threads of
+        their own, and then nobody can say what of a slice was aborted. It is read again from what there is now.
+        """
+        while True:
+            view = self._segments.view
+            info = self.read(offset, max_bytes, limit_offset=limit_offset, min_one_message=min_one_message)
+            try:
+                aborted = self.aborted_transactions(offset, info)
+            except KafkaStorageError:
+                info.release()
+                if self._segments.view is view:
+                    raise
+                continue
+            except BaseException:
+                info.release()
+                raise
+            if self._segments.view is view:
+                return info, aborted
+            info.release()
+
     @property
     def aborted_are_loaded(self) -> bool:
         """True if `aborted_transactions` needs no file but the active segment's. Never blocks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from support.cleaning import Producer, append_marker, cleaning_world, put
 from support.fake_filesystem import Operation
 from support.logs import World, append
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
+from tidelog.storage.exceptions import KafkaStorageError, OffsetOutOfRangeError
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.io.filesystem import FileSystem, RealFileSystem
 from tidelog.storage.log import aborted_transactions
@@ -226,4 +227,107 @@ def test_who_looks_for_the_first_time_in_the_midst_of_a_swap_is_told_of_what_he_
     world.fake.fail_when(None)
     assert told
     assert all(first_offsets == [1] for first_offsets in told), told
+    world.stop()
+
+
+def before_looking(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Calls `act` once, as soon as somebody has read a slice and is about to look what of it was aborted."""
+    overlapping, acts = AbortedTransactions.overlapping, [act]
+
+    def first(self: AbortedTransactions, *arguments: Any) -> Any:
+        if acts:
+            acts.pop()()
+        return overlapping(self, *arguments)
+
+    monkeypatch.setattr(AbortedTransactions, "overlapping", first)
+
+
+def after_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Calls `act` once, as soon as somebody has read a slice."""
+    read, acts = UnifiedLog.read, [act]
+
+    def then(self: UnifiedLog, *arguments: Any, **named: Any) -> FetchDataInfo:
+        info = read(self, *arguments, **named)
+        if acts:
+            acts.pop()()
+        return info
+
+    monkeypatch.setattr(UnifiedLog, "read", then)
+
+
+def with_an_abort(log: UnifiedLog) -> None:
+    """Offsets 0 and 1 in a segment of their own, in the next one a record, an aborted one at 3 and its marker, and one behind."""
+    put(log, "a", "1")
+    put(log, "b", "1")
+    log.roll()
+    producer = Producer(7)
+    put(log, "a", "2")
+    producer.send(log, (b"k", b"aborted"))
+    producer.end(log, commit=False)
+    log.roll()
+    put(log, "c", "1")
+
+
+def test_who_has_read_what_retention_takes_is_given_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index goes with its segment, and aborted records would be given as committed."""
+    world = cleaning_world()
+    log = world.log()
+    with_an_abort(log)
+
+    def retain() -> None:
+        log.increment_log_start_offset(5)
+        log.flush()
+        log.delete_old_segments()
+        assert log.segments[0].base_offset == 5
+
+    before_looking(monkeypatch, retain)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read_committed(2, 1 << 20, limit_offset=log.last_stable_offset)
+    world.stop()
+
+
+def test_who_has_read_what_a_pass_joins_is_given_what_it_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The joined segment's index may lack the transactions whose records are in the old one alone."""
+    world = cleaning_world()
+    log = world.log()
+    with_an_abort(log)
+    after_reading(monkeypatch, world.clean_all)
+    info, aborted = log.read_committed(2, 1 << 20, limit_offset=log.last_stable_offset)
+    assert [segment.base_offset for segment in log.segments] == [0, 5]
+    assert info.file is not None
+    offsets = [header.base_offset for header in iterate_batches(info.file.pread(info.size, info.position))]
+    assert 3 not in offsets or [txn.first_offset for txn in aborted] == [3]
+    info.release()
+    world.stop()
+
+
+def test_files_that_go_while_they_are_looked_at_are_no_failure_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the simulator, with a backup (seed 350): the daemon said that its storage had failed."""
+    world = cleaning_world()
+    log = world.log()
+    with_an_abort(log)
+
+    def retain() -> None:
+        log.increment_log_start_offset(5)
+        log.flush()
+        log.delete_old_segments()
+        raise FileNotFoundError(2, "No such file or directory")
+
+    before_looking(monkeypatch, retain)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read_committed(2, 1 << 20, limit_offset=log.last_stable_offset)
+    world.stop()
+
+
+def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = cleaning_world()
+    log = world.log()
+    with_an_abort(log)
+
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
+
+    before_looking(monkeypatch, fail)
+    with pytest.raises(KafkaStorageError):
+        log.read_committed(2, 1 << 20, limit_offset=log.last_stable_offset)
     world.stop()
