@@ -87,7 +87,7 @@ cdef class FrameReader:
     cdef public object _is_heavy
     #: In the mean, nanoseconds of the loop thread that a read of the socket took; -1: none yet.
     cdef public int64_t _mean_ns
-    #: So many reads to come are measured by the thread's own clock, since by the wall's one took long.
+    #: So many reads to come are measured by the thread's own clock: the first, and those after one that took long by the wall's.
     cdef public int _watched_reads
     #: When something came last, `perf_counter_ns`.
     cdef public int64_t last_active
@@ -213,9 +213,9 @@ cdef class FrameReader:
     cdef int measure(self, int64_t took, int64_t watched) except -1:
         """Note that a read took so many nanoseconds of the wall's clock; `watched`: where the thread's stood before, or -1.
 
-        On a busy machine the wall's time has others' turns in it. So one that is long by it has the next reads measured by the
-        thread's clock, which is a system call, and what that says counts; but the first of a connection counts as it is. A short
-        one is short by either.
+        On a busy machine the wall's time has others' turns in it. So one that is long by it counts for nothing, but has the next
+        reads measured by the thread's clock, which is a system call, and what that says counts; so does the first read of a
+        connection. A short one is short by either.
         """
         cdef int64_t mean = self._mean_ns
         if watched >= 0:
@@ -223,8 +223,7 @@ cdef class FrameReader:
             self._watched_reads = WATCHED_READS if took > HEAVY_NS else self._watched_reads - 1
         elif took > HEAVY_NS:
             self._watched_reads = WATCHED_READS
-            if mean >= 0:
-                return 0
+            return 0
         self._mean_ns = mean = took if mean < 0 else mean + ((took - mean) >> MEAN_SHIFT)
         self._is_heavy = mean > HEAVY_NS
         return 0

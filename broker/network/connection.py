@@ -114,7 +114,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._muted = None
         self._is_heavy = None
         self._mean_ns = -1
-        self._watched_reads = 0
+        self._watched_reads = 1  # the first, which says what there is of the connection
         self._deadline: asyncio.TimerHandle | None = None
 
     # -- what the loop calls
