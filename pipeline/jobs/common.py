@@ -57,6 +57,20 @@ def load(spark: Any, options: Mapping[str, str], **more: str) -> Any:
 
 
 @contextmanager
+def no_format(form: str) -> Iterator[None]:
+    """JobError, with what to add, where the block fails since the session has no tables of this form (delta, iceberg)."""
+    try:
+        yield
+    except Exception as error:  # of the JVM or of Spark Connect: they share no class
+        if "DATA_SOURCE_NOT_FOUND" not in str(error):
+            raise
+        raise JobError(
+            f"this session knows no {form} tables: their jars come by spark.jars.packages, and are made for PySpark 4.1 "
+            "(pip install 'tidelog[tables]'); docs/PIPELINE.md has the settings"
+        ) from error
+
+
+@contextmanager
 def watched(spark: Any, total: int, progress: Progress) -> Iterator[None]:
     """Tells how far the session's jobs are while the block runs: a share of `total` for each finished task. Over Spark Connect
     nobody tells of tasks: there all of it is done at once, in the end.

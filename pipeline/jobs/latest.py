@@ -12,7 +12,18 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from .common import JobError, Progress, Stopwatch, bounds_of, load, no_progress, offsets_json, only_topic, watched
+from .common import (
+    JobError,
+    Progress,
+    Stopwatch,
+    bounds_of,
+    load,
+    no_format,
+    no_progress,
+    offsets_json,
+    only_topic,
+    watched,
+)
 
 _KEPT = 2
 
@@ -32,7 +43,8 @@ def latest(
     rows = load(spark, source, view="latest", endingOffsets=offsets_json(topic, ends))
     with watched(spark, total, progress):
         if form == "delta":
-            rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(table)
+            with no_format(form):
+                rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(table)
             count = spark.read.format("delta").load(table).count()
         else:
             data = f"{table.rstrip('/')}.{uuid.uuid4().hex[:12]}"

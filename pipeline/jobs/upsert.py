@@ -4,6 +4,7 @@ A run that comes again changes nothing. The table has the columns key, value, ti
 record and recordError, which grow with the schema (`evolution.py`). A row of the topic replaces the table's row of its key when
 its offset is higher, or its partition another one; a tombstone deletes it. The offsets that the table was brought to are a
 property of it, written after the MERGE: a run that died in between is repeated, with what came since, and leaves the same table.
+With them is the topic's id: offsets of a topic that was deleted say nothing of the one that has its name now.
 One run at a time; keys stay in their partition. The jars and catalogs are the session's: see docs/PIPELINE.md.
 
 `merge` is one batch of it, for a stream's `foreachBatch`: there the checkpoint has the offsets, and a batch that Spark sends
@@ -15,9 +16,20 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from .common import JobError, Progress, Stopwatch, bounds_of, load, no_progress, offsets_json, only_topic, watched
+from .common import (
+    JobError,
+    Progress,
+    Stopwatch,
+    load,
+    look_at,
+    no_format,
+    no_progress,
+    offsets_json,
+    only_topic,
+    watched,
+)
 from .evolution import conformed, missing
 
 _ENDS = "tidelog.ends"
@@ -31,14 +43,18 @@ def upsert(
 ) -> dict[str, Any]:
     """Brings the table (`catalog.schema.name`, or delta.`/path`) to the topic's end; makes it if it is missing. Driver.
 
-    JobError: no such form, or the table has gone beyond the topic.
+    JobError: no such form, or the table is of another topic, of one that was deleted, or has gone beyond the topic.
     """
     watch = Stopwatch()
     source = {"isolation": "read_committed", **source}
-    bounds = bounds_of(source)
+    bounds, topic_ids = look_at(source)
     topic = only_topic(bounds)
+    topic_id = topic_ids.get(topic)
     make_table(spark, table, form)
-    done = _ends_of(spark, table, topic)
+    before = _brought_to(spark, table)
+    if before is not None:
+        _check_topic(table, before, topic, topic_id)
+    done = {} if before is None else before.ends
     starts = {where.partition: done.get(where.partition, found.start) for where, found in bounds.items()}
     ends = {where.partition: found.end for where, found in bounds.items()}
     for number, start in starts.items():
@@ -51,7 +67,14 @@ def upsert(
         rows = load(spark, source, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends))
         with watched(spark, total, progress):
             merge(rows, table)
-            told = json.dumps({"topic": topic, "ends": {str(number): end for number, end in ends.items()}})
+            if look_at(source).topic_ids.get(topic) != topic_id:
+                raise JobError(
+                    f"{topic} was deleted and made anew while it was merged into {table}, which may have rows of both by now: "
+                    "make the table anew"
+                )
+            told = json.dumps(
+                {"topic": topic, "topic_id": topic_id, "ends": {str(number): end for number, end in ends.items()}}
+            )
             spark.sql(f"alter table {table} set tblproperties ('{_ENDS}' = '{told}')")
     return {
         "job": "upsert", "topic": topic, "table": table, "form": form, "offsets": total,
@@ -60,10 +83,11 @@ def upsert(
 
 
 def make_table(spark: Any, table: str, form: str = "delta") -> None:
-    """Makes the table that `merge` fills, if it is missing. JobError: no such form."""
+    """Makes the table that `merge` fills, if it is missing. JobError: no such form, or none in this session."""
     if form not in ("delta", "iceberg"):
         raise JobError(f"a table can be delta or iceberg, not {form}")
-    spark.sql(f"create table if not exists {table} ({COLUMNS}) using {form}")
+    with no_format(form):
+        spark.sql(f"create table if not exists {table} ({COLUMNS}) using {form}")
 
 
 def merge(rows: Any, table: str) -> None:
@@ -108,11 +132,29 @@ def merge(rows: Any, table: str) -> None:
         spark.catalog.dropTempView(view)
 
 
-def _ends_of(spark: Any, table: str, topic: str) -> dict[int, int]:
+class _BroughtTo(NamedTuple):
+    """How far a table is. `topic_id`: None where no run could tell it. `ends`: partition → the offset behind what is merged."""
+
+    topic: str
+    topic_id: str | None
+    ends: dict[int, int]
+
+
+def _brought_to(spark: Any, table: str) -> _BroughtTo | None:
     for row in spark.sql(f"show tblproperties {table}").collect():
         if row["key"] == _ENDS:
             found = json.loads(row["value"])
-            if found["topic"] != topic:
-                raise JobError(f"{table} is of the topic {found['topic']}, not of {topic}")
-            return {int(number): int(end) for number, end in found["ends"].items()}
-    return {}
+            ends = {int(number): int(end) for number, end in found["ends"].items()}
+            return _BroughtTo(found["topic"], found.get("topic_id"), ends)
+    return None
+
+
+def _check_topic(table: str, before: _BroughtTo, topic: str, topic_id: str | None) -> None:
+    """JobError when the table is of another topic, or of one that had this name."""
+    if before.topic != topic:
+        raise JobError(f"{table} is of the topic {before.topic}, not of {topic}")
+    if before.topic_id is not None and topic_id is not None and before.topic_id != topic_id:
+        raise JobError(
+            f"{table} is of a topic {topic} that was deleted (it had the id {before.topic_id}); the one of that name now has "
+            f"{topic_id}: name another table, or drop this one"
+        )

@@ -23,6 +23,7 @@ from tidelog.pipeline.jobs.latest import latest
 from tidelog.pipeline.jobs.manifest import ArchiveError, read_archive_log
 from tidelog.pipeline.jobs.profile import profile
 from tidelog.pipeline.jobs.replay import replay
+from tidelog.pipeline.jobs.upsert import upsert
 from tidelog.pipeline.sink.options import parse_sink_options
 from tidelog.pipeline.sink.task import write_rows
 from tidelog.protocol.records.builder import build_batch
@@ -202,6 +203,16 @@ def test_the_latest_table_is_replaced_as_a_whole(spark: Any, broker: Broker, tmp
     (tmp_path / "other").mkdir()
     with pytest.raises(JobError, match="is no table of this job"):
         latest(spark, source(broker, "newest"), str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("job", [upsert, latest])
+def test_a_session_without_delta_is_told_what_to_add(spark: Any, broker: Broker, tmp_path: Path, job: Any) -> None:
+    broker.create_topic(name := f"tableless-{job.__name__}", 1)
+    with pytest.raises(
+        JobError, match=r"knows no delta tables: their jars .*PySpark 4\.1 \(pip install 'tidelog\[tables\]'"
+    ):
+        job(spark, source(broker, name), str(tmp_path / "t") if job is latest else "t", form="delta")
+    assert not list(tmp_path.iterdir()), "nothing half"
 
 
 BEFORE = [

@@ -156,6 +156,47 @@ def test_a_tables_columns_grow_with_the_schema(spark: Any, broker: Broker, tmp_p
     assert "fresh" not in str(spark.table(table).schema), "nothing half"
 
 
+def test_a_topic_that_was_made_anew_is_another_one(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    """With as many records as the old one, so that every offset is there: its first ones were passed over in silence."""
+    topic, table = Topic(broker, "anew"), table_of("delta", tmp_path, "anew")
+    topic.write(*BATCHES[0])
+    upsert(spark, topic.options, table)
+    was = found(spark, table)
+    broker.delete_topic(topic.name)
+    again = Topic(broker, topic.name)
+    again.write(*BATCHES[1], *BATCHES[0])
+    with pytest.raises(JobError, match=r"is of a topic anew that was deleted \(it had the id .*name another table"):
+        upsert(spark, again.options, table)
+    assert found(spark, table) == was, "nothing half"
+    # One that an older tidelog has brought up knows no id: it is taken for this topic's, and has its id from now on.
+    told = json.dumps({"topic": topic.name, "ends": {"0": 0, "1": 0}})
+    spark.sql(f"alter table {table} set tblproperties ('tidelog.ends' = '{told}')")
+    upsert(spark, again.options, table)
+    assert again.rows().items() <= found(spark, table).items()
+    broker.delete_topic(topic.name)
+    anew = Topic(broker, topic.name)
+    with pytest.raises(JobError, match="is of a topic anew that was deleted"):
+        upsert(spark, anew.options, table)
+
+
+def test_a_topic_that_is_made_anew_while_it_is_merged_is_told(
+    spark: Any, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, table = Topic(broker, "swapped"), table_of("delta", tmp_path, "swapped")
+    topic.write(*BATCHES[0])
+
+    def swap(rows: Any, name: str) -> None:
+        broker.delete_topic(topic.name)
+        Topic(broker, topic.name).write(*BATCHES[0])
+        merge(rows, name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tidelog.pipeline.jobs.upsert.merge", swap)
+        with pytest.raises(JobError, match="swapped was deleted and made anew while it was merged into"):
+            upsert(spark, topic.options, table)
+    assert "tidelog.ends" not in {row["key"] for row in spark.sql(f"show tblproperties {table}").collect()}
+
+
 def test_no_other_form_is_taken(spark: Any, broker: Broker) -> None:
     with pytest.raises(JobError, match="can be delta or iceberg, not hudi"):
         upsert(spark, Topic(broker, "formless").options, "t", form="hudi")
