@@ -219,9 +219,9 @@ def _explain_sealed(data: bytes, *, is_json: bool) -> Iterator[Part]:
     """Explain a line with the checksum of what follows, then that: a checkpoint's lines, or the object of the last
     stop.
     """
-    seal, newline, _ = data.partition(b"\n")
-    size = len(seal) + len(newline)
     file, data = data, data if is_json else without_room(data)
+    seal, newline, _ = data.partition(b"\n")  # of the copy alone: damage may have zeros in its first line
+    size = len(seal) + len(newline)
     content = data[size:]
     problem = "" if unsealed(data) is not None else "not the checksum of what follows"
     yield part_of("header", 0, size, {"sealed": seal.decode(errors="backslashreplace")}, problem)

@@ -67,6 +67,12 @@ def test_a_copy_of_a_checkpoint_is_the_checkpoint_behind_its_checksum() -> None:
         assert problems(f"tidelog-{name}", b"") == ["not the checksum of what follows"]
 
 
+def test_zeros_in_the_first_line_of_a_copy_begin_what_is_behind_it() -> None:
+    header, *_, room = parts_of("tidelog-log-start-offset-checkpoint", b"tidelog \x1a\0\0 2ab4b801h\n0\n0\n")
+    assert (header.size, header.problem) == (9, "not the checksum of what follows")
+    assert (room.kind, room.position) == ("room", 9)
+
+
 def test_the_record_of_the_last_stop() -> None:
     system = FakeFileSystem()
     write_stop_record(system, "", {("orders", 0): LogFiles((0, 4096), {4096: 7})})
