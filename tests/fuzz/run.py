@@ -42,7 +42,7 @@ from fuzz.target import TARGETS, Target, attempt, attempt_bounded, attempt_grown
 HERE = Path(__file__).resolve()
 GROUPS = (
     "wire", "records", "files", "coordinators", "security", "tokens", "web", "settings", "stored", "readers", "logs",
-    "edge", "guarded", "backups",
+    "edge", "guarded", "backups", "values",
 )  # fmt: skip
 CORES = 2
 #: What one input may take: seconds of CPU (they take milliseconds), then the process is killed.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fuzz.target import target
-from tidelog.backup.formats.entries import Cut, CutHeader, Extent, PackedFile, Partition, Segment
+from tidelog.backup.formats.drills import decode_drill, encode_drill
+from tidelog.backup.formats.entries import Cut, CutHeader, Drill, Extent, PackedFile, Partition, Segment
 from tidelog.backup.formats.manifest import decode_base, decode_cut, decode_header, encode_base, encode_cut
 from tidelog.backup.formats.sealed import DamagedBackupError, NewerFormatError, seal, unseal
 
@@ -52,3 +53,18 @@ def backup_manifests(data: bytes) -> None:
     cut = decode_cut(content, lambda _: PARTITIONS, "fuzzed")
     assert cut.header == header
     assert decode_cut(encode_cut(cut, {}), lambda _: {}, "again") == cut
+
+
+def drills() -> Iterator[bytes]:
+    drill = Drill(7, 1_700_000_000_000, 1_700_000_000_900, 0.9, 5, 1 << 20, "")
+    for each in (drill, drill._replace(fault="segment 5 of orders-0: its sum is another one")):
+        yield b"\0" + encode_drill(each)
+        yield b"\1" + unseal("drill", encode_drill(each), "seed")
+
+
+@target(DamagedBackupError, NewerFormatError, seeds=drills, large=64 << 10, cpu_us=20.0)
+def backup_drills(data: bytes) -> None:
+    """The record of a drill; behind a 1 what is in the frame, in a right one."""
+    if data:
+        content = seal("drill", data[1:]) if data[0] & 1 else data[1:]
+        decode_drill(content, "fuzzed")
