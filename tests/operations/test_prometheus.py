@@ -126,7 +126,12 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     reserve = shutil.disk_usage(directory).total + (1 << 30)
-    well = Daemon(directory / "well", {"log.cleaner.backoff.ms": 200, "log.retention.check.interval.ms": 1000})
+    (directory / "backup").mkdir()
+    settings = {
+        "log.cleaner.backoff.ms": 200, "log.retention.check.interval.ms": 1000,
+        "backup.url": (directory / "backup").as_uri(), "backup.verify.interval.ms": 86_400_000,
+    }  # fmt: skip
+    well = Daemon(directory / "well", settings)
     full = Daemon(directory / "full", {"log.dir.reserve.bytes": reserve})
     with well, full, secured_daemon(directory) as secured:
         work(well)
