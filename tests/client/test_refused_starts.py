@@ -128,7 +128,13 @@ def test_a_clusters_numbers_of_copies_start_and_are_read_back_as_one(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_in_order(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C and a terminal that closes: the stop is clean and marked, as after SIGTERM."""
-    with Daemon(tmp_path / "data") as daemon:
+    before = signal.signal(number, signal.SIG_DFL)  # under nohup it is ignored, and a daemon goes by that
+    try:
+        daemon = Daemon(tmp_path / "data")
+        daemon.start()
+    finally:
+        signal.signal(number, before)
+    with daemon:
         daemon.stop(number)  # DaemonError unless it exits with 0
         assert not daemon.running
         assert (daemon.directory / ".kafka_cleanshutdown").exists()
