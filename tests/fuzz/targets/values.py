@@ -14,6 +14,7 @@ import fastavro
 from fuzz.target import target
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from tidelog.backup.formats.secrets import SecretsError, read_key
+from tidelog.cleaner.kernel.results import FilterCounts
 from tidelog.cleaner.process.messages import (
     HEAD,
     Began,
@@ -29,13 +30,16 @@ from tidelog.cleaner.process.messages import (
     decode,
     encode,
 )
-from tidelog.cleaner.walk import BuildReport, FilterOrder
+from tidelog.cleaner.walk import BuildReport, FilterOrder, GroupReport, SegmentPart, WalkPlan
 from tidelog.clients.schemas.avro import AvroReader, AvroSchema
 from tidelog.clients.schemas.decoder import Decoder, Form, NamedSchema, Pinned
 from tidelog.clients.schemas.exceptions import BadRecordError, SchemaError, UnknownSchemaError
 from tidelog.clients.schemas.json_values import JsonReader
 from tidelog.clients.schemas.registry import Registry
 from tidelog.pipeline.progress.lag import read_position
+from tidelog.storage.index.time_index import TimestampOffset
+from tidelog.storage.index.transaction_index import AbortedTxn
+from tidelog.storage.segment.swap import CleanedSegment
 
 _ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}
 AVRO = {
@@ -188,12 +192,14 @@ def said() -> Iterator[bytes]:
     order = FilterOrder(5, 9, 8, 0, -1, [(1, 2, 3)])
     messages: tuple[Message, ...] = (
         Ready(), Began(), Progress(1, 2, 3, 4, -1, 0.5, True), Orders(None), Orders(order), Go(-1), Limit(5), Done(),
-        BuildReport(9, False, 3, 10, 0.3), Failed.of(OSError(28, "No space left", "x.log"), "/d"),
+        BuildReport(9, False, 3, 10, 0.3),
+        GroupReport(0, 2, FilterCounts(*range(7)), [CleanedSegment(0, 100, 5, TimestampOffset(7, 3), 90)], 100),
+        WalkPlan("t-0", "/d/t-0", [SegmentPart(0, 100, 50)], 5, 40, 60, [AbortedTxn(1, 2, 3, 4)], b"s" * 16, 1, 2, 3, 4, 5),
+        Failed.of(OSError(28, "No space left", "x.log"), "/d"),
         Failed.of(MemoryError("much"), "/d"),
     )  # fmt: skip
     for message in messages:
         yield encode(message)[HEAD.size :]
-    yield (b'["GroupReport",0,2,[1,2,3,4,5,6,7],[[0,100,5,[7,3],90]],100]')
 
 
 @target(ProtocolError, seeds=said, growth=2000, large=256 << 10, cpu_us=20.0)

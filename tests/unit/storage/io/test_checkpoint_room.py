@@ -167,17 +167,22 @@ def test_a_clean_stop_leaves_it_in_the_checkpoint() -> None:
     assert delete(world, 3) == ["overwrite", "sync"], "the room outlives a restart"
 
 
+def check_the_successor_begins_at_zero(world: World, *, seeds: int) -> None:
+    """Records of a topic made anew as `t` are all there after any power cut."""
+    for value in "abcdef":
+        append(world.log(), value)
+    world.log().flush()
+    for name, left in world.fake.power_cut_states(seeds=seeds):
+        found = {log.topic: log.log_start_offset for log in World(left, damaged="").start().logs()}
+        assert found.get("t", 0) == 0, name
+
+
 def test_the_successor_of_a_deleted_topic_begins_where_it_begins() -> None:
     world = world_with("t", "u")
     delete(world, 1, "u")
     delete(world, 4)
     world.manager.delete("t", 0)
-    for value in "abcdef":
-        append(world.log(), value)
-    world.log().flush()
-    for name, left in world.fake.power_cut_states(seeds=10):
-        found = {log.topic: log.log_start_offset for log in World(left, damaged="").start().logs()}
-        assert found.get("t", 0) == 0, name
+    check_the_successor_begins_at_zero(world, seeds=10)
 
 
 def test_where_a_note_cannot_be_written_the_checkpoint_is() -> None:
@@ -202,12 +207,7 @@ def test_the_successor_of_a_topic_whose_start_was_noted_in_part_begins_where_it_
     assert world.manager.note_log_starts([("t", 0)]) == {("t", 0)}
     failing["is"] = ""
     world.manager.delete("t", 0)
-    for value in "abcdef":
-        append(world.log(), value)
-    world.log().flush()
-    for name, left in world.fake.power_cut_states(seeds=20):
-        found = {log.topic: log.log_start_offset for log in World(left, damaged="").start().logs()}
-        assert found.get("t", 0) == 0, name
+    check_the_successor_begins_at_zero(world, seeds=20)
 
 
 def test_the_successor_of_a_topic_whose_start_has_no_copy_begins_where_it_begins() -> None:
@@ -222,12 +222,7 @@ def test_the_successor_of_a_topic_whose_start_has_no_copy_begins_where_it_begins
     assert starts(world.fake) == {("t", 0): 4}
     is_full[0] = False
     world.manager.delete("t", 0)
-    for value in "abcdef":
-        append(world.log(), value)
-    world.log().flush()
-    for name, left in world.fake.power_cut_states(seeds=20):
-        found = {log.topic: log.log_start_offset for log in World(left, damaged="").start().logs()}
-        assert found.get("t", 0) == 0, name
+    check_the_successor_begins_at_zero(world, seeds=20)
 
 
 def test_nothing_is_noted_behind_a_damaged_copy() -> None:
