@@ -121,6 +121,9 @@ class BrokerConfig:
     backup_ca_file: str
     backup_interval_ms: int
     backup_retention_ms: int
+    backup_keep_hourly: int
+    backup_keep_daily: int
+    backup_keep_weekly: int
     backup_max_bytes_per_second: int
     backup_fence_ms: int
     backup_verify_interval_ms: int

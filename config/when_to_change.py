@@ -91,6 +91,7 @@ WHEN: tuple[tuple[str, str], ...] = (
     ("backup.ca.file", "The store's certificate is of an authority of your own."),
     ("backup.interval.ms", "Each cut costs too many requests (longer), or a second is too much to lose (shorter)."),
     ("backup.retention.ms", "You want to go back further, or deleted data has to be gone from the backup sooner."),
+    ("backup.keep.*", "Cuts cost too much to list and to keep, or an hour of three weeks ago has to be there."),
     ("backup.max.bytes.per.second", "The backup takes the line from clients."),
     ("backup.fence.ms", "You would rather stand still than take records that one disk alone has; after the first cut is there."),
     ("backup.verify.interval.ms",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...storage.exceptions import StorageError
 from ..formats.sealed import NewerFormatError
 from ..store.limited import Limited
+from ..upkeep.retention import Keep
 from .status import ENDED, RUNNING, STARTING, STOPPED, WAITING, BackupStatus, Drills, Progress, SafePartition
 from .vector import TakeVector
 from .writer import CutWriter, FencedError, Identity, OpenedLateError, OthersBackupError, Secrets, VoidCut
@@ -49,7 +50,7 @@ class Terms(NamedTuple):
     """What was agreed: times in ms, as in the settings."""
 
     interval_ms: int
-    retention_ms: int = 30 * 24 * 3600 * 1000
+    keep: Keep = Keep()
     fence_ms: int = 0
     """See `BackupService.refusal`; 0: never."""
     drill_interval_ms: int = 0
@@ -238,7 +239,7 @@ class BackupService:
 
             self._prepare()
             try:
-                swept = sweep(writer.store, self._terms.retention_ms)
+                swept = sweep(writer.store, self._terms.keep)
             except Exception as error:  # the next one goes on where this one was
                 logger.warning("backup: old cuts could not be removed: %s", error)
             else:

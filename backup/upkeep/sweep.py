@@ -30,7 +30,7 @@ from ..formats.keys import (
 )
 from ..restore.catalog import Catalog
 from .pins import PIN_MS, pins
-from .retention import GRACE_MS, kept_cuts
+from .retention import GRACE_MS, Keep, kept_cuts
 
 if TYPE_CHECKING:
     from ..store.interface import ObjectStore
@@ -47,7 +47,7 @@ class Swept(NamedTuple):
     deleted_bytes: int
 
 
-def sweep(store: ObjectStore, retention_ms: int, *, grace_ms: int = GRACE_MS, is_rehearsal: bool = False) -> Swept:
+def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehearsal: bool = False) -> Swept:
     """Sweep a store; with `is_rehearsal` only count. Blocks.
 
     StoreError, DamagedBackupError, NewerFormatError: nothing, or not all, was deleted; another sweep goes on.
@@ -59,7 +59,7 @@ def sweep(store: ObjectStore, retention_ms: int, *, grace_ms: int = GRACE_MS, is
     if not cuts:
         return Swept(0, 0, 0, 0)
     now_ms = max(at_ms for _, at_ms in cuts)
-    kept = kept_cuts(cuts, now_ms, retention_ms)
+    kept = kept_cuts(cuts, now_ms, keep)
     kept |= {pin.cut for pin in held if now_ms - pin.modified_ms <= PIN_MS} & {number for number, _ in cuts}
     catalog = Catalog(store)
     marked: set[str] = set()

@@ -15,6 +15,7 @@ from ...backup.store.errors import StoreError
 from ...backup.store.limited import Limited
 from ...backup.store.opening import check_url, open_store, options_of
 from ...backup.store.probing import probe
+from ...backup.upkeep.retention import keep_of
 from ...config.exceptions import ConfigError
 from ..runtime.threads import lower_priority
 
@@ -84,7 +85,7 @@ def make_backup(
         time,
         Terms(
             config.backup_interval_ms,
-            config.backup_retention_ms,
+            keep_of(config),
             config.backup_fence_ms,
             config.backup_verify_interval_ms,
             config.backup_verify_max_bytes_per_second,

@@ -79,7 +79,21 @@ BACKUP_ROWS: tuple[Setting, ...] = (
         group=Group.BACKUP, own=True,
         doc="How old a cut that can be restored may become, and so how long records that were deleted or compacted away, or "
             "whose topic was deleted, may still be in the backup; objects go a day later. The newest cut always stays. Within"
-            " it one cut a minute is kept for a day, then one an hour for a week, then one a day.",
+            " it one cut a minute is kept for a day, and what backup.keep.hourly, backup.keep.daily and backup.keep.weekly say.",
+    ),
+    Setting(
+        "backup.keep.hourly", type=INT, default=7 * 24, allowed=between(-1, INT_MAX), group=Group.BACKUP, own=True,
+        doc="For how many hours the last cut of each is kept, within backup.retention.ms. Hours (days, weeks) without a cut "
+            "are not counted; they are UTC's. -1: as many as backup.retention.ms allows. 0: none for their own sake.",
+    ),
+    Setting(
+        "backup.keep.daily", type=INT, default=-1, allowed=between(-1, INT_MAX), group=Group.BACKUP, own=True,
+        doc="For how many days the last cut of each is kept, as backup.keep.hourly.",
+    ),
+    Setting(
+        "backup.keep.weekly", type=INT, default=-1, allowed=between(-1, INT_MAX), group=Group.BACKUP, own=True,
+        doc="For how many weeks, from Monday, the last cut of each is kept, as backup.keep.hourly. For a year of them set "
+            "backup.retention.ms to a year, and backup.keep.daily to a number of days.",
     ),
     Setting(
         "backup.max.bytes.per.second", type=LONG, default=0, allowed=at_least(0), group=Group.BACKUP, own=True,

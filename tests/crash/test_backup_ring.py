@@ -33,13 +33,14 @@ from tidelog.backup.formats.keys import CUTS, cut_number
 from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.store.errors import StoreError
 from tidelog.backup.store.memory import MemoryStore
-from tidelog.backup.upkeep.retention import HOUR_MS, kept_cuts
+from tidelog.backup.upkeep.retention import HOUR_MS, Keep, kept_cuts
 from tidelog.backup.upkeep.sweep import named, sweep
 
 Model = dict[tuple[str, int], Seen]
 State = tuple[str, Callable[[], None]]
 
 SEEDS = (7, 8, 9, 10, 11)
+KEEP = Keep(2 * 24 * HOUR_MS, hourly=4, daily=1)
 CUTS_OF_A_RUN = 3
 STEPS = 6
 TRIES = 12
@@ -195,7 +196,7 @@ def sweeps() -> Iterator[State]:
     for seed in SEEDS:
         world, base = swept_world(seed)
         flaky = FlakyStore(copy_of(base, world.time))
-        sweep(flaky, 2 * 24 * HOUR_MS)
+        sweep(flaky, KEEP)
         plans = [*every_single_fault(flaky.trace), *every_pair_of_faults(flaky.trace, within=3)]
         expected = contents(flaky.base)
         for name, plan in plans:
@@ -210,15 +211,15 @@ def check_sweep(plan: Plan, world: BackedUpWorld, base: MemoryStore, expected: d
     cuts = [
         (number, stored.modified_ms) for stored in copy.list(CUTS) if (number := cut_number(stored.key)) is not None
     ]
-    kept = kept_cuts(cuts, max(at_ms for _, at_ms in cuts), 2 * 24 * HOUR_MS)
+    kept = kept_cuts(cuts, max(at_ms for _, at_ms in cuts), KEEP)
     with suppress(StoreError, Killed):
-        sweep(FlakyStore(copy, plan), 2 * 24 * HOUR_MS)
+        sweep(FlakyStore(copy, plan), KEEP)
     there = contents(copy)
     catalog = Catalog(copy)
     assert kept <= set(catalog.numbers)
     for number in kept:
         assert all(key in there for key in named(catalog.cut(number))), number
-    sweep(copy, 2 * 24 * HOUR_MS)
+    sweep(copy, KEEP)
     assert contents(copy) == expected
 
 

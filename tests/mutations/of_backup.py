@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutation import Mutation
 
 CUTS = "tests/unit/backup/test_cuts.py"
+RETENTION = "tests/property/test_backup_retention.py"
 DRILLS = "tests/unit/backup/test_drills.py"
 SECRETS = "tests/unit/backup/test_secrets.py"
 FILES = "tests/unit/backup/store/test_file_store.py"
@@ -12,6 +13,22 @@ FACTS = "tests/unit/broker/cleaning/test_backup_facts.py"
 TOPIC = "tests/unit/backup/restore/test_topic.py"
 
 MUTATIONS = [
+    Mutation(
+        "backup/week-from-thursday",
+        "backup/upkeep/retention.py",
+        "_MONDAY_MS = 3 * DAY_MS\n",
+        "_MONDAY_MS = 0\n",
+        "Weeks of kept cuts begin where 1970 did, and not on Monday.",
+        (f"{RETENTION}::test_counts_go_by_hours_days_and_weeks_that_have_cuts",),
+    ),
+    Mutation(
+        "backup/counts-beyond-retention",
+        "backup/upkeep/retention.py",
+        "    young = [(number, at_ms) for number, at_ms in there if now_ms - at_ms <= keep.retention_ms]\n",
+        "    young = there\n",
+        "A count of weeks keeps what has to be forgotten by now.",
+        (f"{RETENTION}::test_no_count_keeps_what_is_older_than_retention_but_for_the_newest",),
+    ),
     Mutation(
         "backup/second-writer-unnoticed",
         "backup/cut/writer.py",

@@ -1,4 +1,4 @@
-"""`tidelog backup prune`: removes cuts that backup.retention.ms does not keep, and objects that no kept cut needs.
+"""`tidelog backup prune`: removes cuts that backup.retention.ms and backup.keep.* do not keep, and objects that none needs.
 
 A daemon does it once an hour. Objects stay a day longer than the last cut that needs them. `--dry-run` says what would go.
 """
@@ -23,12 +23,13 @@ def add_parser(tools: Subparsers) -> None:
 
 def run(options: Any) -> int:
     """Prints; 0."""
+    from ....backup.upkeep.retention import keep_of
     from ....backup.upkeep.sweep import sweep
     from ...support.output import plural
 
-    retention_ms = configured(options).backup_retention_ms
+    keep = keep_of(configured(options))
     with opened(options) as store:
-        swept = sweep(store, retention_ms, is_rehearsal=options.dry_run)
+        swept = sweep(store, keep, is_rehearsal=options.dry_run)
     verb = "would remove" if options.dry_run else "removed"
     print(
         f"{verb} {plural(swept.deleted_cuts, 'cut')} and {plural(swept.deleted_objects, 'object')} with "

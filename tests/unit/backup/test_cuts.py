@@ -15,7 +15,7 @@ from tidelog.backup.restore.catalog import Catalog, NoSuchCutError
 from tidelog.backup.restore.marker import refuse_unfinished
 from tidelog.backup.restore.restore import Restore, RestoreError, verify_cut
 from tidelog.backup.store.memory import MemoryStore
-from tidelog.backup.upkeep.retention import DAY_MS, HOUR_MS, MINUTE_MS, kept_cuts
+from tidelog.backup.upkeep.retention import DAY_MS, HOUR_MS, MINUTE_MS, Keep, kept_cuts
 from tidelog.backup.upkeep.sweep import named, sweep
 from tidelog.storage.exceptions import DataDirectoryError
 from tidelog.storage.log.unified_log import UnifiedLog
@@ -315,8 +315,8 @@ def test_a_sweep_leaves_every_kept_cut_whole_and_nothing_else() -> None:
         world.time.advance(world.random.choice((1_000, MINUTE_MS, HOUR_MS, 5 * HOUR_MS)))
     cuts = [(int(stored.key[-20:]), stored.modified_ms) for stored in store.list(CUTS)]
     now = max(at_ms for _, at_ms in cuts)
-    swept = sweep(store, 4 * DAY_MS)
-    kept = kept_cuts(cuts, now, 4 * DAY_MS)
+    swept = sweep(store, Keep(4 * DAY_MS, hourly=5))
+    kept = kept_cuts(cuts, now, Keep(4 * DAY_MS, hourly=5))
     assert swept.kept_cuts == len(kept) < len(cuts)
     catalog = Catalog(store)
     assert set(catalog.numbers) == kept
@@ -326,7 +326,7 @@ def test_a_sweep_leaves_every_kept_cut_whole_and_nothing_else() -> None:
     left = {stored.key for stored in store.list("") if not stored.key.startswith(CUTS)}
     assert wanted <= left
     assert all(now - stored.modified_ms <= DAY_MS for stored in store.list("") if stored.key in left - wanted)
-    assert sweep(store, 4 * DAY_MS).deleted_objects == 0
+    assert sweep(store, Keep(4 * DAY_MS, hourly=5)).deleted_objects == 0
     world.stop()
 
 
@@ -334,7 +334,7 @@ def test_what_an_older_class_keeps_a_younger_one_kept() -> None:
     cuts = [(number, number * 7_000) for number in range(200_000)]
     now, kept = cuts[-1][1], {number for number, _ in cuts}
     for later in range(0, 40 * DAY_MS, 3 * HOUR_MS):
-        again = kept_cuts([(n, at) for n, at in cuts if n in kept], now + later, 30 * DAY_MS)
+        again = kept_cuts([(n, at) for n, at in cuts if n in kept], now + later, Keep())
         assert again <= kept
         kept = again
         assert cuts[-1][0] in kept

@@ -21,7 +21,7 @@ from tidelog.backup.store import Denied, ObjectStore, Unavailable
 from tidelog.backup.store.memory import MemoryStore
 from tidelog.backup.upkeep.drill import KEPT, drill, newest_drill, record, recorded
 from tidelog.backup.upkeep.pins import PIN_MS, pinned, pins
-from tidelog.backup.upkeep.retention import DAY_MS, HOUR_MS, MINUTE_MS
+from tidelog.backup.upkeep.retention import DAY_MS, HOUR_MS, MINUTE_MS, Keep
 from tidelog.backup.upkeep.sweep import named, sweep
 
 DRILL = Drill(7, 1_000, 2_000, 0.5, 3, 1234)
@@ -142,11 +142,11 @@ def test_a_pinned_cut_stays_whole_until_its_pin_goes(world: BackedUpWorld) -> No
             later()
         world.time.advance(3 * DAY_MS - 2 * HOUR_MS)
         later()
-        assert sweep(world.store, HOUR_MS).deleted_cuts
+        assert sweep(world.store, Keep(HOUR_MS)).deleted_cuts
         assert first in Catalog(world.store).numbers
         check_cut(world.store, first, world.models[first], world.time)
     assert list(world.store.list(PINS)) == []
-    assert sweep(world.store, HOUR_MS).deleted_objects
+    assert sweep(world.store, Keep(HOUR_MS)).deleted_objects
     assert first not in Catalog(world.store).numbers
     world.stop()
 
@@ -157,7 +157,7 @@ def test_a_pin_of_somebody_who_was_killed_goes(world: BackedUpWorld) -> None:
     put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
     world.time.advance(PIN_MS + HOUR_MS)
     world.cut()
-    sweep(world.store, HOUR_MS)
+    sweep(world.store, Keep(HOUR_MS))
     assert Catalog(world.store).numbers == [2]
     assert pins(world.store) == []
     world.stop()
