@@ -53,10 +53,12 @@ from ..segment.segment_list import SegmentList
 from ..values import MAX_RELATIVE_OFFSET, RecoveryStats
 from .leader_epoch import EpochEntry
 from .recovery import NO_PROGRESS, LogRecovery, Progress, Promise
-from .transaction_index_check import check_transaction_indexes
+from .transaction_index_check import check_transaction_indexes, index_aborted
 
 if TYPE_CHECKING:
+    from ...protocol.records._kernel import BatchInfo
     from ..clock import Time
+    from ..io.filesystem import Buffer
     from ..producers.state import ProducerStateManager
     from ..segment.files import LogDirectory
     from .leader_epoch import LeaderEpochCache
@@ -121,6 +123,7 @@ class LogLoader:
         self._promise = Promise(recovery_point if is_recovery_point_known else None, gaps_below, cleaned, damage_policy)
         self._recovery: LogRecovery
         self._stats = RecoveryStats()
+        self._markers_unindexed: list[LogSegment] = []
         self._files_changed = not clean
         self._left_files = left_files
 
@@ -158,6 +161,7 @@ class LogLoader:
         end_offset = recovery.lift_end(segments, end_offset, self._time.milliseconds())
         if end_offset is None or end_offset < self._log_start_offset:
             end_offset = self._start_anew(segments)
+        self._index_markers(segments)
         has_index = {file.base_offset for file in files if file.suffix == TRANSACTION_INDEX_SUFFIX and not file.stage}
         left = {} if self._left_files is None else self._left_files.transaction_indexes
         checked = {segment.base_offset for segment in segments if segment.indexes_synced} & (has_index | left.keys())
@@ -342,13 +346,36 @@ class LogLoader:
         return is_sane
 
     def _rebuild_indexes(self, segment: LogSegment) -> None:
-        scanner = segment_scan.scan_segment(self._directory, segment, check_crc=False)
+        has_markers = False
+
+        def see(batch: BatchInfo, _data: Buffer) -> None:
+            nonlocal has_markers
+            has_markers = has_markers or batch.is_control
+
+        scanner = segment_scan.scan_segment(self._directory, segment, check_crc=False, on_batch=see)
         segment_scan.write_indexes(self._directory, segment, scanner, durable=True)
         segment.was_synced()
+        if has_markers:
+            # Which were of aborted transactions is known with the producers, when all segments are.
+            self._markers_unindexed.append(segment)
         self._stats = self._stats._replace(
             indexes_rebuilt=self._stats.indexes_rebuilt + 1,
             bytes_scanned=self._stats.bytes_scanned + scanner.valid_bytes,
         )
+
+    def _index_markers(self, segments: list[LogSegment]) -> None:
+        """Write the transaction indexes that go with the indexes that were rebuilt: what the others have lost, a power cut or a
+        person, they may have lost too, and no entry in them would say so."""
+        for segment in self._markers_unindexed:
+            if segment in segments:  # else what recovery found has taken it
+                index_aborted(
+                    self._directory,
+                    segments,
+                    segment,
+                    self._producers.snapshot_offsets,
+                    self._log_start_offset,
+                    self._time,
+                )
 
     def _read_end(self, segments: list[LogSegment]) -> int | None:
         """The offset where the log of a clean stop ends; the last segment is split where it spans too many.

@@ -13,7 +13,7 @@ Blocks; one thread, before the log is published. OSError.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...protocol.records.exceptions import RecordError
@@ -82,6 +82,34 @@ def check_transaction_indexes(
     return len(wrong)
 
 
+def index_aborted(
+    directory: LogDirectory,
+    segments: Sequence[LogSegment],
+    segment: LogSegment,
+    snapshots: Iterable[int],
+    log_start_offset: int,
+    time: Time,
+) -> None:
+    """Write the index of `segment`, one of `segments`, from the log, durably.
+
+    `snapshots`: offsets of those of the producers, from the newest of which at or below the segment the log is read.
+    """
+    earlier = segments[: segments.index(segment)]
+    producers = ProducerStateManager(directory.path, directory.file_system, time)
+    producers.found_snapshots(offset for offset in snapshots if offset <= segment.base_offset)
+    replay = ProducerReplay(directory, producers, time)
+    replay.catch_up(earlier, log_start_offset, segment.base_offset)
+    _write(directory, segment.base_offset, replay.aborted_of([segment]))
+
+
+def _write(directory: LogDirectory, base_offset: int, aborted: Sequence[AbortedTxn]) -> None:
+    path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX)
+    if aborted:
+        directory.file_system.write_atomically(path, TransactionIndex.encode(aborted))
+    else:
+        directory.file_system.unlink(path, missing_ok=True)
+
+
 def _impossible(entries: Sequence[AbortedTxn], base: int, end: int) -> str:
     """Text that says which entry can't be so in any log, for a segment from `base` to `end`; empty if none. Reads
     nothing.
@@ -147,12 +175,8 @@ def _rebuild(
     before its marker.
     """
     producers = ProducerStateManager(directory.path, directory.file_system, time)
-    found = ProducerReplay(directory, producers, time).aborted_in(view[: wrong[-1] + 1])
+    producers.truncate_fully_and_start_at(view[0].base_offset)
+    found = ProducerReplay(directory, producers, time).aborted_of(view[: wrong[-1] + 1])
     for number in wrong:
         base = view[number].base_offset
-        mine = [txn for txn in found if base <= txn.last_offset < ends[number]]
-        path = directory.file(base, TRANSACTION_INDEX_SUFFIX)
-        if mine:
-            directory.file_system.write_atomically(path, TransactionIndex.encode(mine))
-        else:
-            directory.file_system.unlink(path, missing_ok=True)
+        _write(directory, base, [txn for txn in found if base <= txn.last_offset < ends[number]])

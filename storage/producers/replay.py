@@ -74,10 +74,9 @@ class ProducerReplay:
                 self._directory, segment, start=found.position, check_crc=False, on_batch=self.add
             )
 
-    def aborted_in(self, segments: Sequence[LogSegment]) -> list[AbortedTxn]:
-        """Aborted transactions that end in `segments`, the first ones of the log. Call it once, as the last method."""
+    def aborted_of(self, segments: Sequence[LogSegment]) -> list[AbortedTxn]:
+        """Aborted transactions that end in `segments`, at whose beginning the state is. Call it once, as the last method."""
         self._collected = []
-        self._producers.truncate_fully_and_start_at(segments[0].base_offset)
         for segment in segments:
             segment_scan.scan_segment(self._directory, segment, check_crc=False, on_batch=self.add)
         return self._collected

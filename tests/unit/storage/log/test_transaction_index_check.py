@@ -106,3 +106,42 @@ def test_an_old_entry_that_can_not_be_right_is_noticed() -> None:
         again.log_config = world.log_config
         again.start()
         assert state.contents()[INDEX] == good, byte
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_power_cut_at_a_roll_behind_a_flush_takes_no_entry(seed: int) -> None:
+    """flush.messages=1 syncs the log alone, and brings the recovery point to where the segment ends. The cut comes before
+    the sync of the indexes that the roll asks for."""
+    world = World()
+    world.start(flush_messages=1)
+    log = world.log()
+    one, other = Producer(7), Producer(8)
+    other.send(log, (b"c", b"3"))  # begins in a segment before
+    log.roll()
+    log.flush()
+    one.send(log, (b"a", b"1"), (b"b", b"2"))
+    one.end(log, commit=False)
+    one.send(log, (b"a", b"3"))
+    one.end(log, commit=True)
+    other.end(log, commit=False)
+    log.flush()
+    assert world.manager.checkpoint_recovery_points()
+    log.roll()
+    append(log, "behind it")
+    world.cut_power(seed)
+    world.start()
+    assert [txn[:3] for txn in aborted_transactions(world.log())] == [(7, 1, 3), (8, 0, 6)]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_it_is_made_anew_with_an_offset_index_that_was_deleted_beside_it(world: World, is_clean: bool) -> None:
+    good = world.fake.contents()[INDEX]
+    state = world.fake.kill()
+    state.unlink(INDEX)
+    state.unlink(INDEX.replace(".txnindex", ".index"))
+    if not is_clean:
+        state.unlink(f"{ROOT}/.kafka_cleanshutdown")
+    again = World(state)
+    again.log_config = world.log_config
+    again.start()
+    assert state.contents()[INDEX] == good
