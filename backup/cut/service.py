@@ -126,6 +126,7 @@ class BackupService:
             max(0, now_ms - good_ms) if good_ms else -1,
             max(0, now_ms - (good_ms or self._made_ms)),
             self._stores.counts(),
+            now_ms,
         )
 
     def safe(self, topic: str, partition: int) -> SafePartition | None:

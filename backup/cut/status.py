@@ -48,6 +48,16 @@ class RecentCut(NamedTuple):
     """From its moment until it was published."""
 
 
+class Unsent(NamedTuple):
+    """Segments of one partition that are being sent whole."""
+
+    topic: str
+    partition: int
+    since_ms: int
+    bytes: int
+    """Of their logs, all of them."""
+
+
 class Drills(NamedTuple):
     """What is known of drills."""
 
@@ -66,6 +76,8 @@ class Progress:
         number, taken_ms: of the last published cut, and when it was taken; 0: none.
         covered_ms: all that was acknowledged by then is in the store.
         held: partitions that hold back: topic, number, reason, since when.
+        passes: partitions whose cuts have what there was before a pass of the cleaner, since when, and what the pass has made.
+        waits_for: what the cut that is being made waits for.
         swept: objects that retention has deleted.
         recent: the last cuts, the newest last.
     """
@@ -80,6 +92,8 @@ class Progress:
     logs_bytes: int = 0
     swept: int = 0
     held: tuple[tuple[str, int, str, int], ...] = ()
+    passes: tuple[Unsent, ...] = ()
+    waits_for: tuple[Unsent, ...] = ()
     recent: tuple[RecentCut, ...] = ()
 
 
@@ -104,3 +118,5 @@ class BackupStatus(NamedTuple):
     """The same; where there was none, time since this daemon's start."""
     counts: Mapping[str, Count] = {}
     """Requests to the store since the daemon's start, by operation."""
+    now_ms: int = 0
+    """When this was so."""

@@ -38,7 +38,7 @@ from ..upkeep.retention import GRACE_MS
 from .pack import Pack
 from .reading import Readers, SegmentGone, Unreadable
 from .resume import resumed
-from .status import Progress, RecentCut, SafePartition, SafeSegment
+from .status import Progress, RecentCut, SafePartition, SafeSegment, Unsent
 from .tracker import (
     Key,
     PartitionPlan,
@@ -146,6 +146,7 @@ class CutWriter:
         self._objects: dict[object, Segment] = {}
         self._folds: dict[object, Future[Segment]] = {}
         self._held: dict[Key, tuple[str, int, int]] = {}  # reason, since, try again at
+        self._passes: dict[Key, Unsent] = {}
         self._changes = -1
         self._metadata = ""
         self._pack_sizes: dict[str, int] = {}
@@ -343,7 +344,11 @@ class CutWriter:
         }
         if not jobs:
             return
-        wait(jobs)
+        self.progress.waits_for = self._waits_for(plans)
+        try:
+            wait(jobs)
+        finally:
+            self.progress.waits_for = ()
         failure: BaseException | None = None
         for job, one in jobs.items():
             self._folds.pop(one.segment.identity, None)
@@ -353,6 +358,15 @@ class CutWriter:
                 one.done = self._objects[one.segment.identity] = job.result()
         if failure is not None:
             raise failure
+
+    def _waits_for(self, plans: list[PartitionPlan]) -> tuple[Unsent, ...]:
+        """What is sent before the cut that is being made, by partition."""
+        now_ms = self._time.milliseconds()
+        sizes = (
+            (planned.key, sum(one.size for one in planned.segments if one.is_whole and one.done is None))
+            for planned in plans
+        )
+        return tuple(Unsent(*key, now_ms, size) for key, size in sizes if size)
 
     def _send_later(self, plans: list[PartitionPlan]) -> None:
         """Begin to send what no cut waits for, as far as one thread is left for what cuts do wait for."""
@@ -486,6 +500,7 @@ class CutWriter:
         for key in gone:
             del self._tracked[key]
             self._held.pop(key, None)
+            self._passes.pop(key, None)
             self.safe.pop(key, None)
         for planned in plans:
             self.safe[planned.key] = _safe(cut.header, planned, entries[planned.key], self.safe.get(planned.key))
@@ -512,6 +527,7 @@ class CutWriter:
             for one, entry in zip(planned.segments, known.entry.segments, strict=True):
                 if one.former is None and wants_object(entry, one.is_closed):
                     self._fold(planned.cut, one)
+        self._note_passes(plans, vector.taken_ms)
         self._worn = self._find_worn(cut) if cut.header.number % _WORN_LOOK == 0 else set()
         progress = self.progress
         progress.cuts += 1
@@ -529,6 +545,17 @@ class CutWriter:
         progress.held = tuple((*key, reason, since) for key, (reason, since, _) in self._held.items())
         if not self._held:
             progress.covered_ms = vector.taken_ms
+
+    def _note_passes(self, plans: list[PartitionPlan], taken_ms: int) -> None:
+        """Publish which partitions have in this cut what there was before a pass."""
+        for planned in plans:
+            known = self._passes.pop(planned.key, None)
+            if planned.later:
+                size = sum(one.size for one in planned.later)
+                self._passes[planned.key] = Unsent(
+                    *planned.key, known.since_ms if known is not None else taken_ms, size
+                )
+        self.progress.passes = tuple(self._passes.values())
 
     def _find_worn(self, cut: Cut) -> set[str]:
         """Packs of which little is in use, but for the newest ones; their bytes go into the next pack."""

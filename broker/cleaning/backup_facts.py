@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...backup.cut.service import BackupService
-    from ...backup.cut.status import BackupStatus, SafePartition, SafeSegment
+    from ...backup.cut.status import BackupStatus, SafePartition, SafeSegment, Unsent
     from ...backup.formats.entries import Drill
     from ...storage.log.unified_log import UnifiedLog
 
@@ -79,6 +79,8 @@ def describe_backup(status: BackupStatus) -> dict[str, Any]:
             {"topic": topic, "partition": partition, "reason": reason, "sinceMs": since}
             for topic, partition, reason, since in progress.held
         ],
+        "beforePass": [describe_unsent(one) for one in progress.passes],
+        "waitsFor": [describe_unsent(one) for one in progress.waits_for],
         "drill": None if status.drills.last is None else describe_drill(status.drills.last),
         "lastGoodDrill": None if status.drills.good is None else describe_drill(status.drills.good),
         "drillIntervalMs": status.drill_interval_ms,
@@ -97,6 +99,13 @@ def describe_backup(status: BackupStatus) -> dict[str, Any]:
             }
             for cut in progress.recent
         ],
+    }  # fmt: skip
+
+
+def describe_unsent(unsent: Unsent) -> dict[str, Any]:
+    """Segments of one partition that are being sent, as JSON."""
+    return {
+        "topic": unsent.topic, "partition": unsent.partition, "sinceMs": unsent.since_ms, "bytes": unsent.bytes,
     }  # fmt: skip
 
 

@@ -14,6 +14,16 @@ _STATES = ("starting", "running", "waiting", "stopped")
 """As in `backup/cut/status.py`, which a daemon without a backup does not import."""
 
 
+def _behind(status: BackupStatus) -> dict[tuple[str, ...], float]:
+    progress = status.progress
+    rows = [(topic, partition, "held", since) for topic, partition, _, since in progress.held]
+    rows += [(one.topic, one.partition, "pass", one.since_ms) for one in progress.passes]
+    rows += [(one.topic, one.partition, "upload", one.since_ms) for one in progress.waits_for]
+    return {
+        (topic, str(partition), cause): max(0, status.now_ms - since) / 1000 for topic, partition, cause, since in rows
+    }
+
+
 # fmt: off
 @cache
 def backup_metrics() -> Table[BackupStatus]:
@@ -38,6 +48,11 @@ def backup_metrics() -> Table[BackupStatus]:
         Metric("tidelog_backup_held_partitions", GAUGE,
                "Partitions of which the last cut has an older state, since their files could not be read; /health names them.",
                lambda status: len(status.progress.held)),
+        Metric("tidelog_backup_partition_behind_seconds", GAUGE,
+               "For how long a partition has held a cut back, or a cut has held it: `held`, its files can't be read and "
+               "cuts have it as it was; `pass`, cuts have what there was before a pass of the cleaner, until that is sent; "
+               "`upload`, the cut that is being made waits for its segments. None where nothing does.",
+               _behind, ("topic", "partition", "cause")),
         Metric("tidelog_backup_requests", COUNTER, "Requests to the store by kind, as a cloud charges them: estimated "
                "from sizes, without those that were tried again.",
                lambda status: {kind: count.requests for kind, count in status.counts.items()}, ("operation",)),

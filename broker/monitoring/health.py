@@ -116,7 +116,8 @@ def _backup_problems(status: BackupStatus) -> Iterator[Problem]:
         yield Problem("backup_stopped", status.store, status.reason)
         return  # what is there is another's
     if status.lag_ms > BACKUP_GRACE_MS + status.interval_ms:
-        why = f": {status.reason}" if status.reason else ""
+        waits = ", ".join(f"{one.topic}-{one.partition}" for one in status.progress.waits_for[:3])
+        why = f": {status.reason}" if status.reason else f": the cut waits for segments of {waits}" if waits else ""
         yield Problem(
             "backup_behind", status.store, f"nothing of the last {status.lag_ms / 1000:.0f} s is in the backup{why}"
         )

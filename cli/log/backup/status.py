@@ -114,6 +114,16 @@ def _drill_lines(last: Drill | None, good: Drill | None, now_ms: int) -> list[st
     return lines
 
 
+def _unsent_text(unsent: Any) -> str:
+    """Segments that are being sent, as the daemon tells of them."""
+    from ...support.output import plural
+
+    return (
+        f"{unsent['topic']}-{unsent['partition']}, since {time_text(unsent['sinceMs'])}: "
+        f"{plural(unsent['bytes'], 'byte')} are being sent"
+    )
+
+
 def _ago(at_ms: int, now_ms: int) -> str:
     seconds = max(0, now_ms - at_ms) / 1000
     for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
@@ -139,6 +149,8 @@ def _of_daemon(options: Any, content: dict[str, Any], lines: list[str]) -> bool:
     lines += [
         f"daemon: {found['state']}{why}; {lag}",
         *(f"held back: {one['topic']}-{one['partition']}: {one['reason']}" for one in found["held"]),
+        *(f"waits for: {_unsent_text(one)}" for one in found["waitsFor"]),
+        *(f"from before a pass of the cleaner: {_unsent_text(one)}" for one in found["beforePass"]),
         f"{plural(total, 'request')} to the store since its start:",
         *table(
             ("kind", "requests", "bytes", "failed", "seconds"),

@@ -67,6 +67,11 @@ def test_a_cut_beside_a_pass_has_what_was_there_before_it(world: BackedUpWorld) 
     model = {**world.last, ("kept", 0): before}
     assert before.records != world.last["kept", 0].records
     check_cut(store, number, model, world.time)
+    (waiting,) = world.writer.progress.passes
+    assert waiting[:3] == ("kept", 0, world.writer.progress.taken_ms)
+    assert waiting.bytes >= 100
+    assert world.cut() == number + 1
+    assert world.writer.progress.passes == (waiting,), "it is so since the first of these cuts"
 
     store.lets.set()
     for future in list(world.writer._folds.values()):
@@ -76,10 +81,31 @@ def test_a_cut_beside_a_pass_has_what_was_there_before_it(world: BackedUpWorld) 
         for future in list(world.writer._folds.values()):
             future.result(PATIENCE_S)
     check_cut(store, number, world.last, world.time)
+    assert world.writer.progress.passes == ()
     sent = len(store.sent)
     world.time.advance(1000)
     assert not world.writer.attempt()
     assert len(store.sent) == sent
+    world.stop()
+
+
+def test_a_cut_says_which_partition_it_waits_for(world: BackedUpWorld) -> None:
+    store = world.store
+    assert isinstance(store, HeldUploads)
+    filled(world)
+    store.lets.clear()
+    cut = threading.Thread(target=world.cut)
+    cut.start()
+    try:
+        assert store.came.wait(PATIENCE_S)
+        (waiting,) = world.writer.progress.waits_for
+        closed = sum(segment.size for segment in world.log("kept").segments[:-1] if segment.size > 100)
+        assert (waiting.topic, waiting.partition, waiting.bytes) == ("kept", 0, closed)
+    finally:
+        store.lets.set()
+        cut.join(PATIENCE_S)
+    assert world.writer.progress.waits_for == ()
+    assert world.writer.progress.number == 1
     world.stop()
 
 

@@ -78,7 +78,18 @@ def _lag_text(status: BackupStatus, *, is_late: bool) -> object:
 
 
 def _held(status: BackupStatus) -> Element | None:
-    held = status.progress.held
+    progress = status.progress
+    held = [
+        *progress.held,
+        *(
+            (*one[:2], f"{size_text(one.bytes)} are sent before the next cut", one.since_ms)
+            for one in progress.waits_for
+        ),
+        *(
+            (*one[:2], f"as before a pass: {size_text(one.bytes)} are being sent", one.since_ms)
+            for one in progress.passes
+        ),
+    ]
     if not held:
         return None
     rows = [
@@ -86,7 +97,7 @@ def _held(status: BackupStatus) -> Element | None:
         for topic, partition, reason, since in held[:_HELD]
     ]
     return card(
-        "Older than the last cut",
+        "Behind, or waited for",
         table(("partition", "why", "since (UTC)"), rows, caption="Partitions that hold back"),
         quiet(f"{count_text(len(held) - _HELD)} more.") if len(held) > _HELD else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.backup.cut.status import RUNNING, STOPPED, BackupStatus, Drills, Progress
+from tidelog.backup.cut.status import RUNNING, STOPPED, BackupStatus, Drills, Progress, Unsent
 from tidelog.backup.formats.entries import Drill
 from tidelog.backup.store.counted import Tally
 from tidelog.broker.cleaning.backup_facts import describe_backup
@@ -42,6 +42,24 @@ def test_requests_by_kind() -> None:
     assert describe_backup(status())["requests"]["upload"] == {
         "calls": 3, "requests": 5, "bytes": 1000, "errors": 1, "seconds": 0.5,
     }  # fmt: skip
+
+
+def test_partitions_that_hold_a_cut_back_are_named_with_their_time() -> None:
+    progress = Progress(
+        held=(("a", 0, "its disk hangs", 1_000),),
+        passes=(Unsent("b", 1, 4_000, 70),),
+        waits_for=(Unsent("c", 2, 9_500, 80),),
+    )
+    told = status(progress=progress, now_ms=10_000, lag_ms=600_000)
+    assert rows(told)["tidelog_backup_partition_behind_seconds"] == {
+        ("a", "0", "held"): 9, ("b", "1", "pass"): 6, ("c", "2", "upload"): 0.5,
+    }  # fmt: skip
+    assert rows(status())["tidelog_backup_partition_behind_seconds"] == {}
+    described = describe_backup(told)
+    assert described["beforePass"] == [{"topic": "b", "partition": 1, "sinceMs": 4_000, "bytes": 70}]
+    assert described["waitsFor"] == [{"topic": "c", "partition": 2, "sinceMs": 9_500, "bytes": 80}]
+    (late, _) = _backup_problems(told)
+    assert late.text.endswith("the cut waits for segments of c-2")
 
 
 def test_no_drill_yet_has_no_rows_but_its_interval() -> None:
