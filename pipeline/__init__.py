@@ -41,28 +41,56 @@ def session(name: str = "tidelog", **options: Any) -> Any:
     return make(name, **options)
 
 
-def latest(spark: Any, options: Mapping[str, str]) -> Any:
+#: Of a stream whose rows say what a table is to hold.
+_FROM_THE_BEGINNING = {"startingOffsets": "earliest"}
+
+
+def latest(spark: Any, options: Mapping[str, str], *, stream: bool = False) -> Any:
     """A DataFrame with the newest row of each topic's key, as of one moment; keys whose newest is a tombstone are not in it.
 
     `options` are the source's, as for `spark.read.format("tidelog")`. Without a shuffle, as `view=latest` there, unless they say
     keysStayInPartition=false: then each partition's rows are compared once more, and of a key that is in several the one with
     the greatest timestamp counts, with the greatest partition and offset where those are equal. Driver. OptionError.
+
+    With `stream` a streaming DataFrame, from the topic's beginning unless `options` say where: with each trigger the newest
+    row of each key that has changed, tombstones too, whose value is null. Whoever puts its batches into a table by key, in
+    order, has the latest; a batch that comes again changes nothing. With keysStayInPartition=false it is in output mode
+    update, and Spark's state has a row of every key.
     """
     from .options import KeysStay, View, parse_options
 
-    given = {**options, "view": View.LATEST.value}
+    given = {**(_FROM_THE_BEGINNING if stream else {}), **options, "view": View.LATEST.value}
     parsed = parse_options(given)
+    reader = spark.readStream if stream else spark.read
     if parsed.keys_stay is not KeysStay.FALSE:
-        return spark.read.format("tidelog").options(**given).load()
+        return reader.format("tidelog").options(**given).load()
     # The comparison needs columns that are perhaps not asked for.
     all_columns = {name: text for name, text in given.items() if name.lower() != "columns"}
-    frame = spark.read.format("tidelog").options(**all_columns).load()
+    frame = reader.format("tidelog").options(**all_columns).load()
     from pyspark.sql import functions
 
     columns = frame.columns
     newest = functions.max_by(functions.struct(*columns), functions.struct("timestamp", "partition", "offset"))
     reduced = frame.groupBy("topic", "key").agg(newest.alias("newest"))
-    return reduced.select("newest.*").where("value is not null").select(*(parsed.columns or columns))
+    rows = reduced.select("newest.*")
+    return (rows if stream else rows.where("value is not null")).select(*(parsed.columns or columns))
+
+
+def changes(spark: Any, options: Mapping[str, str], *, stream: bool = False) -> Any:
+    """A DataFrame with every row, `_op` (insert, update, delete) and `_previous_offset`: `view=changelog`. Driver. OptionError.
+
+    With `stream` a streaming one, from the topic's beginning unless `options` say where, in output mode append: its rows are
+    those of a batch over the same offsets, however these are divided over triggers. Spark's state has each key's last offset.
+    """
+    from .options import View, parse_options
+
+    if not stream:
+        given = {**options, "view": View.CHANGELOG.value}
+        return spark.read.format("tidelog").options(**given).load()
+    from .reading.change_stream import change_stream
+
+    given = {**_FROM_THE_BEGINNING, **options}
+    return change_stream(spark, given, parse_options({**given, "view": View.CHANGELOG.value}))
 
 
 def commit_progress(spark: Any, options: Mapping[str, str], group: str) -> Any:
@@ -89,4 +117,4 @@ def commit_progress(spark: Any, options: Mapping[str, str], group: str) -> Any:
     return listener
 
 
-__all__ = ["commit_progress", "latest", "register", "session"]
+__all__ = ["changes", "commit_progress", "latest", "register", "session"]

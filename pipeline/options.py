@@ -205,8 +205,11 @@ def check_stream(options: Options) -> None:
         raise OptionError(
             "a stream has no endingOffsets and no endingTimestamp; use trigger(availableNow=True), or spark.read"
         )
-    if options.view is not View.RECORDS:
-        raise OptionError(f"view={options.view.value} is for spark.read: a stream would have to remember every key")
+    if options.view is View.CHANGELOG:
+        raise OptionError(
+            "view=changelog is for spark.read: in a stream every key must be remembered, as "
+            "tidelog.pipeline.changes(spark, …, stream=True) has it"
+        )
     most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
     if most is not None and least is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger is {least}, which is more than maxOffsetsPerTrigger, {most}")

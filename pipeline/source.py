@@ -49,6 +49,7 @@ from .reading.arrow import record_batch, wish_for
 from .reading.columns import Keeping
 from .reading.decoded import RECORD, RECORD_ERROR, Decoding, pinned_schema, with_records
 from .reading.split_reader import read
+from .shipped import Shipped
 from .spark_types import spark_type
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -69,7 +70,7 @@ _CHANGES = [StructField("_op", StringType()), StructField("_previous_offset", Lo
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class TidelogDataSource(DataSource):
+class TidelogDataSource(Shipped, DataSource):
     """Made by Spark in the driver, and again in planning processes.
 
     Attributes:
@@ -161,7 +162,7 @@ class PushFilters:
         return self._push(filters)
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Shipped, DataSourceReader):
     """Planned in the driver, read in the workers. `schema`: the columns to read, all or some of the source's."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -288,7 +289,7 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-class _StreamReader(DataSourceStreamReader):
+class _StreamReader(Shipped, DataSourceStreamReader):
     """Base of both stream readers. Lives in the driver's planning process; `read` runs in tasks, with a copy."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -309,7 +310,10 @@ class _StreamReader(DataSourceStreamReader):
         return to_json(self._plan.initial())
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[SplitPartition]:
-        return [SplitPartition(split) for split in self._plan.splits(from_json(start), from_json(end))]
+        splits = self._plan.splits(from_json(start), from_json(end))
+        return [
+            SplitPartition(split, keeping) for split, keeping in zip(splits, self._plan.keepings(splits), strict=True)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return batches(partition, self._options, self._names)

@@ -12,7 +12,7 @@ from .places import Bounds, OpenPlace, Place, Range, TopicPartition, look, open_
 from .splits import AnySplit, SplitSize, cut, of_topics
 
 #: One split for each partition.
-_WHOLE = SplitSize(fixed=1 << 62)
+WHOLE = SplitSize(fixed=1 << 62)
 
 
 class Narrowed(NamedTuple):
@@ -43,7 +43,7 @@ def plan_batch(options: Options, narrowed: Narrowed | None = None, place: OpenPl
         narrowed = narrowed or Narrowed()
         kept = [span for span in (narrowed.clip(span) for span in ranges) if span is not None]
         if options.view is not View.RECORDS:  # a key's records must meet in one task
-            return of_topics(there.splits(kept, _WHOLE), topic_ids)
+            return of_topics(there.splits(kept, WHOLE), topic_ids)
         return of_topics(plan_splits(options, there, _since(there, kept, narrowed.least_timestamp)), topic_ids)
 
 
@@ -67,13 +67,18 @@ def plan_view(options: Options, narrowed: Narrowed | None = None) -> list[tuple[
     if options.view is not View.LATEST:
         return [(split, None) for split in plan_batch(options, narrowed)]
     splits = plan_batch(options, narrowed)
+    tombstones = options.keys_stay is KeysStay.FALSE
     if options.keys_stay is not KeysStay.CHECK:
-        keeping = Keeping(tombstones=options.keys_stay is KeysStay.FALSE)
-        return [(split, keeping) for split in splits]
+        return [(split, Keeping(tombstones=tombstones)) for split in splits]
     with open_place(options) as place:
-        counts = {topic: len(there) for topic, there in place.partitions(list({made.topic for made in splits})).items()}
+        return list(zip(splits, keepings(place, splits, tombstones=tombstones), strict=True))
+
+
+def keepings(place: Place, splits: Sequence[AnySplit], *, tombstones: bool) -> list[Keeping]:
+    """How each split is reduced where every key must be in the partition of Kafka's default partitioner. Asks the place."""
+    counts = {topic: len(there) for topic, there in place.partitions(list({made.topic for made in splits})).items()}
     # One partition alone has all there is of a key.
-    return [(split, Keeping(counts[split.topic] if counts[split.topic] > 1 else 0)) for split in splits]
+    return [Keeping(counts[split.topic] if counts[split.topic] > 1 else 0, tombstones=tombstones) for split in splits]
 
 
 def batch_ranges(options: Options, place: Place) -> list[Range]:

@@ -8,12 +8,13 @@ restart needs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..exceptions import DataLossError, OptionError
-from ..options import LATEST, TOPIC_IDS, Options
-from .batch_plan import check_start, made_anew, plan_splits, starting_offsets
+from ..options import LATEST, TOPIC_IDS, KeysStay, Options, View
+from ..reading.columns import Keeping
+from .batch_plan import WHOLE, check_start, keepings, made_anew, plan_splits, starting_offsets
 from .places import Bounds, Place, Range, TopicPartition, look, open_place
 from .splits import AnySplit, of_topics
 
@@ -135,7 +136,17 @@ class StreamPlan:
                 check_start(self._place, where, last, there)
             if min(last, there.end) > first:
                 ranges.append(Range(where, first, min(last, there.end)))
+        if self._options.view is View.LATEST:  # a key's records of this trigger must meet in one task
+            return of_topics(self._place.splits(ranges, WHOLE), topic_ids)
         return of_topics(plan_splits(self._options, self._place, ranges), topic_ids)
+
+    def keepings(self, splits: Sequence[AnySplit]) -> list[Keeping | None]:
+        """For `view=latest` how each split is reduced: tombstones stay, since what came with an earlier trigger is to go."""
+        if self._options.view is not View.LATEST:
+            return [None] * len(splits)
+        if self._options.keys_stay is not KeysStay.CHECK:
+            return [Keeping(tombstones=True)] * len(splits)
+        return list(keepings(self._place, splits, tombstones=True))
 
     def _made_anew(self, position: Position, topic_ids: Mapping[str, str]) -> set[str]:
         """Topics that are others than the position's; DataLossError for the first, unless nobody wants to know."""

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
 from ..exceptions import OptionError
+from ..shipped import Shipped
 from .arrow_rows import check_columns
 from .options import SinkOptions
 from .task import Place, Written, abort_batch, commit_batch, write_rows
@@ -34,7 +35,7 @@ class Message(WriterCommitMessage):
     written: Written
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(Shipped, DataSourceArrowWriter):
     """`df.write`. Without delivery=exactly-once, `commit` has nothing left to do."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
@@ -63,7 +64,7 @@ class BatchWriter(DataSourceArrowWriter):
         return Place(query, self._job[:8], self._options.version, task, attempt)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(Shipped, DataSourceStreamArrowWriter):
     """`df.writeStream`: each micro-batch is in its topics once, as readers of committed data see them."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:

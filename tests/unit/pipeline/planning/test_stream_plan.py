@@ -15,6 +15,7 @@ from tidelog.pipeline.options import check_stream, parse_options
 from tidelog.pipeline.planning.brokers import Brokers
 from tidelog.pipeline.planning.places import TopicPartition
 from tidelog.pipeline.planning.stream_plan import Position, StreamPlan, Vector, from_json, share, to_json
+from tidelog.pipeline.reading.columns import Keeping
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.log.partition_metadata import encode_uuid
@@ -228,13 +229,27 @@ def test_offsets_are_sparks_json() -> None:
     [
         ({"endingOffsets": "latest"}, "availableNow"),
         ({"endingTimestamp": "5"}, "availableNow"),
-        ({"view": "latest"}, "view=latest is for spark.read"),
+        ({"view": "changelog"}, r"view=changelog is for spark\.read.*tidelog\.pipeline\.changes"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "more than maxOffsetsPerTrigger"),
     ],
 )
 def test_what_is_no_stream_is_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         World({T0: log(1)}, **options)
+
+
+def test_the_latest_of_a_trigger_is_reduced_whole_with_its_tombstones() -> None:
+    """A partition in several parts would give a key several rows, and a tombstone left out would leave what it takes away."""
+    logs = {T0: log(50), T1: log(40)}
+    parts = {"maxRecordsPerPartition": "7", "minPartitions": "9"}
+    assert len(World(logs, **parts).plan.splits(position({}), position({T0: 50, T1: 40}))) > 2
+    for stay, partitions in (("check", 2), ("true", 0), ("false", 0)):
+        plan = World(logs, view="latest", keysStayInPartition=stay, **parts).plan
+        splits = plan.splits(position({T0: 3, T1: 0}), position({T0: 50, T1: 40}))
+        assert sorted((one.partition, one.first_offset, one.end_offset) for one in splits) == [(0, 3, 50), (1, 0, 40)]
+        assert plan.keepings(splits) == [Keeping(partitions, tombstones=True)] * 2
+    plan = World({T0: log(5)}, view="latest").plan
+    assert plan.keepings(plan.splits(position({T0: 0}), position({T0: 5}))) == [Keeping(0, tombstones=True)]
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=8), st.data())
