@@ -9,6 +9,7 @@ are explained. Wrong usage exits with 2. Without a command, the commands are lis
 from __future__ import annotations
 
 import argparse
+import codecs
 import io
 import os
 import sys
@@ -67,15 +68,28 @@ def _tell(text: str, client_settings: str | None) -> None:
         print(f"tidelog: {explained}", file=sys.stderr)
 
 
+#: Signs that commands draw and write with, for a terminal that lacks them. Different signs stay different: bars mean something.
+_SIGNS = str.maketrans({"█": "#", "▓": "=", "░": ".", "│": "|", "–": "-", "…": "...", "→": "->"})
+_IN_ASCII = "tidelog.in_ascii"
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """An error handler of codecs: what to write for the text that can't be encoded, and where to go on."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(_SIGNS)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+
 def _prepare_streams() -> None:
     """Gives a command that was started with `<&-` or `>&-` an empty stream, where Python has None, and lets it print what the
-    terminal's encoding lacks as an escape."""
+    terminal's encoding lacks: signs of our own pictures as others like them, all else as an escape."""
+    codecs.register_error(_IN_ASCII, _in_ascii)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
         elif mode == "w" and isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=_IN_ASCII)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,7 +112,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except UnicodeEncodeError as error:  # Python's surrogates stand for an argument's bytes that are no text
-        print(f"tidelog: {ascii(error.object)[:200]} is no text in UTF-8, which names are", file=sys.stderr)
+        if codecs.lookup(error.encoding).name == "utf-8":
+            why = "is no text in UTF-8, which names are"
+        else:
+            why = f"has letters that the encoding of file names here, {error.encoding}, lacks: set LC_ALL=C.UTF-8"
+        print(f"tidelog: {ascii(error.object)[:200]} {why}", file=sys.stderr)
         return 1
     except (ConfigError, StorageError, OSError) as error:
         _tell(failure_text(error), getattr(options, "command_config", None))

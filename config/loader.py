@@ -85,8 +85,11 @@ def load_config(
 
 def _from_file(file: Path, problems: list[str]) -> dict[str, _Assignment]:
     try:
-        content = file.read_text(encoding="utf-8")
-        pairs = toml_settings(content) if file.suffix.lower() == ".toml" else dict(parse_properties(content))
+        content = file.read_bytes()
+        if file.suffix.lower() == ".toml":
+            pairs = toml_settings(content.decode("utf-8"))
+        else:
+            pairs = dict(parse_properties(properties_text(content)))
     except OSError as error:
         problems.append(f"{file}: can't be read: {error.strerror}")
         return {}
@@ -150,6 +153,14 @@ def toml_settings(content: str) -> dict[str, str]:
     except RecursionError:
         raise ValueError("tables or lists are nested too deeply") from None
     return found
+
+
+def properties_text(content: bytes) -> str:
+    """Text of a properties file: UTF-8, or else ISO 8859-1, as which Java and so Apache Kafka reads every such file."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content.decode("iso-8859-1")
 
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

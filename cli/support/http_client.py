@@ -149,11 +149,12 @@ def _told_address(options: argparse.Namespace) -> tuple[str, int, bool]:
 
 @contextmanager
 def naming_nearest(options: argparse.Namespace, name: str) -> Iterator[None]:
-    """Adds the nearest topic's name to a failure that there is no topic `name`, where --bootstrap-server says whom to ask."""
+    """Adds the nearest topic's name to a failure that there is no topic `name`, as the daemon's Kafka listener knows it: of
+    --bootstrap-server, else of TIDELOG_LISTENERS or the default. With --http nobody says where that is, and none is added."""
     try:
         yield
     except HttpFailure as error:
-        if error.status != _NOT_FOUND or options.bootstrap_server is None:
+        if error.status != _NOT_FOUND or (options.http is not None and options.bootstrap_server is None):
             raise
         from .kafka_client import KafkaFailure, client_of
         from .missing import topic_names

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from .output import plural
+
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -127,10 +129,10 @@ def read_properties(file: str) -> dict[str, str]:
     """Names and values of a properties file. KafkaFailure."""
     from pathlib import Path
 
-    from ...config.loader import parse_properties
+    from ...config.loader import parse_properties, properties_text
 
     try:
-        return dict(parse_properties(Path(file).read_text(encoding="utf-8")))
+        return dict(parse_properties(properties_text(Path(file).read_bytes())))
     except (OSError, ValueError) as error:
         raise KafkaFailure(f"{file}: can't be read: {getattr(error, 'strerror', None) or error}") from None
 
@@ -269,7 +271,7 @@ class KafkaClient:
                 f"--bootstrap-server HOST:PORT or {VARIABLE}"
             )
         if isinstance(fact, AnnouncedSizeError):
-            reason = f"an answer of {fact.size} bytes: this is no Kafka listener"
+            reason = f"an answer of {plural(fact.size, 'byte')}: this is no Kafka listener"
         elif isinstance(fact, ProtocolError):
             return KafkaFailure(f"{api_name} version {met.version}: {fact}")
         elif isinstance(fact, ConnectionLostError):

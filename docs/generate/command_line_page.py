@@ -23,7 +23,8 @@ takes `--bootstrap-server HOST:PORT` (default: the address in `TIDELOG_LISTENERS
 HTTP, `--http HOST:PORT` (default: `TIDELOG_HTTP_LISTENER`, else 127.0.0.1:9404). What fails says so in one line on stderr:
 what, where, what to do; where it names settings, a second line says where those are explained. Exit codes: 0 done,
 1 failed, 2 wrong usage, 130 interrupted by Ctrl-C. Long work shows a bar on a
-terminal and log lines elsewhere.
+terminal and log lines elsewhere. A directory as standard input (`tidelog produce TOPIC < directory`) is refused by Python itself,
+in its own words (`Fatal Python error: … <stdin> is a directory`), before anything of ours runs.
 
 `pip install 'tidelog[cli]'` adds `completion`, and librdkafka for `produce` and `consume`, which use it where it is installed
 ([ADR 69](adr/0069-which-client-of-the-command-line.md)); all else works from the base install.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import urllib.request
@@ -58,6 +59,22 @@ def test_the_kafka_listener_is_enough_to_find_the_port_that_http_was_given(daemo
         done = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == f"tidelog: there is no topic '{topic[:-1]}'; did you mean {topic}?\n"
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_misspelt_topic_gets_the_nearest_name_without_any_address(daemon: Daemon, *, given: bool) -> None:
+    """With no address on the command line no name was offered. An address of HTTP alone says not which Kafka listener to ask."""
+    topic = make(daemon)
+    environment = os.environ | {
+        "TIDELOG_LISTENERS": f"PLAINTEXT://{daemon.bootstrap}",
+        "TIDELOG_HTTP_LISTENER": daemon.http,
+    }
+    for command in (["why", topic[:-1]], ["clean", topic[:-1]]):
+        asked = [sys.executable, "-m", "tidelog.broker", *command, *(["--http", daemon.http] if given else [])]
+        done = subprocess.run(asked, capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        guess = "" if given else f"; did you mean {topic}?"
+        assert done.stderr == f"tidelog: there is no topic '{topic[:-1]}'{guess}\n"
 
 
 def test_a_compacted_topic_is_explained_and_cleaned_on_request(daemon: Daemon) -> None:

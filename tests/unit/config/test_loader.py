@@ -178,9 +178,17 @@ def test_an_ignored_setting_in_the_environment_is_noticed() -> None:
 def test_a_file_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path / "none.properties")
     assert problem == f"{tmp_path}/none.properties: can't be read: No such file or directory"
-    (tmp_path / "latin").write_bytes(b"broker.rack=\xff")
-    (problem,) = problems_of(tmp_path / "latin")
+    (tmp_path / "latin.toml").write_bytes(b'broker.rack="\xff"')
+    (problem,) = problems_of(tmp_path / "latin.toml")
     assert "utf-8" in problem
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])
+def test_a_properties_file_may_be_in_java_s_encoding(tmp_path: Path, encoding: str) -> None:
+    """A Kafka's server.properties with a comment or a name in ISO 8859-1 was refused, which Kafka starts with."""
+    file = tmp_path / "server.properties"
+    file.write_text("# Gr\u00f6\u00dfe\nbroker.rack=M\u00fcnchen\n", encoding=encoding)
+    assert load_config(file, {}).broker_rack == "M\u00fcnchen"
 
 
 PROPERTIES = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support.patience import PATIENCE_S
@@ -71,11 +72,47 @@ def test_a_stream_that_is_closed_is_an_empty_one(closed: str) -> None:
     assert ("log.segment.bytes" in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
 
 
-def test_what_the_terminal_can_not_show_is_an_escape() -> None:
+@pytest.mark.parametrize(
+    ("text", "shown"), [("█▓▓░░│ 1–5 → …", "#==..| 1-5 -> ..."), ("ü and █", "\\xfc and #"), ("\udcff", "\\udcff")]
+)
+def test_a_picture_is_drawn_with_other_signs_where_the_terminal_lacks_them(text: str, shown: str) -> None:
+    """In a locale without UTF-8 a bar of 80 signs was 80 escapes, six letters each."""
+    program = "import sys; from tidelog.cli.main import _prepare_streams; _prepare_streams(); print(eval(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, ascii(text)], capture_output=True, text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"}, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{shown}\n")
+
+
+def test_a_directory_that_this_locale_can_not_name_is_told_with_what_to_do(tmp_path: Path) -> None:
+    """Said was that the name is no text in UTF-8, which it is."""
+    file = tmp_path / "server.properties"
+    file.write_text("log.dirs=gr\u00fc\u00dfe\n", encoding="utf-8")
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    serve = [
+        *TIDELOG,
+        "serve",
+        "--config",
+        str(file),
+        "--set",
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "--set",
+        "http.listener=",
+    ]
+    done = subprocess.run(
+        serve, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "that the encoding of file names here, ascii, lacks: set LC_ALL=C.UTF-8" in done.stderr
+    assert "\\xfc\\xdf" in done.stderr
+
+
+def test_what_the_terminal_can_not_show_is_written_otherwise() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
         [*TIDELOG, "settings", "log.segment.bytes"], capture_output=True, text=True, env=environment,
         timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert "14 \\u2026 2147483647" in done.stdout
+    assert "14 ... 2147483647" in done.stdout

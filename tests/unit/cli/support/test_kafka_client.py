@@ -161,7 +161,10 @@ SASL = ApiVersion(api_key=ApiKey.SASL_HANDSHAKE, min_version=0, max_version=1)
     ("answers", "message"),
     [
         ([], "broke off while it answered API_VERSIONS: the connection was closed; .* needs --command-config FILE"),
-        ([b"HTTP"], "an answer of 1213486160 bytes: this is no Kafka listener; a listener that asks for TLS or SASL"),
+        (
+            [b"HTTP"],
+            "an answer of 1,213,486,160 bytes: this is no Kafka listener; a listener that asks for TLS or SASL",
+        ),
         ([versions(METADATA)], "broke off while it answered METADATA: the connection was closed$"),
         ([versions()], r"the daemon at 127\.0\.0\.1:\d+ does not answer METADATA as this version asks it"),
         ([versions(error_code=42)], r"^127\.0\.0\.1:\d+: it does not list its API versions: INVALID_REQUEST: "),
