@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from .support.output import plural
+
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -75,12 +77,12 @@ def picture(state: Any) -> list[str]:
     """Removed records, as lines of aligned text."""
     if not _has_ended(state):
         return [
-            f"{state['topic']}: {state['state']}, {state['partitionsDone']} of {state['partitions']} partitions done"
+            f"{state['topic']}: {state['state']}, {state['partitionsDone']:,} of {plural(state['partitions'], 'partition')} done"
         ]
     from .why import ledger_line
 
     seconds = (state["finishedMs"] - (state["startedMs"] or state["finishedMs"])) / 1000
-    head = f"{state['topic']}: {state['partitions']} partitions in {seconds:.2f} s"
+    head = f"{state['topic']}: {plural(state['partitions'], 'partition')} in {seconds:.2f} s"
     if state["errors"]:
         head += f", {len(state['errors'])} of them could not be cleaned"
     lines = [head, *removed_lines(state["removed"], state["removedBytes"])]
@@ -107,4 +109,4 @@ def removed_lines(removed: dict[str, int], size: int) -> list[str]:
     """Lines about removed records, one for each cause."""
     width = max(len(cause) for cause in removed)
     lines = [f"  {cause.ljust(width)}  {count:>12,}" for cause, count in removed.items()]
-    return [*lines, f"  {'records'.ljust(width)}  {sum(removed.values()):>12,}  {size:,} bytes"]
+    return [*lines, f"  {'records'.ljust(width)}  {sum(removed.values()):>12,}  {plural(size, 'byte')}"]

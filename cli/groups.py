@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .support.kafka_client import client_of
-from .support.output import print_deletions, print_json, say_empty
+from .support.output import plural, print_deletions, print_json, say_empty
 
 if TYPE_CHECKING:
     from ..protocol.messages.describe_groups import DescribedGroup
@@ -277,7 +277,7 @@ def picture(group: dict[str, Any]) -> list[str]:
     lags = [part["lag"] for part in group["partitions"] if part["lag"] is not None]
     count = len(group["members"])
     kind = "" if group["type"] == "classic" else f"{group['type']}  "
-    head = f"{group['group']}  {kind}{group['state']}  {count} member{'s' if count != 1 else ''}  lag {sum(lags):,}"
+    head = f"{group['group']}  {kind}{group['state']}  {plural(count, 'member')}  lag {sum(lags):,}"
     titles: tuple[str, ...] = ("member", "client", "host", "partitions")
     if group.get("epoch") is not None:
         head += f"  {group['protocol']}, epoch {group['epoch']}, assigned {group['assignment_epoch']}"

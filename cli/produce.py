@@ -135,7 +135,7 @@ def _copy(options: Any, make_rows: Callable[[list[bytes], int], Rows], sink: Sin
     import sys
 
     from .support.kafka_client import KafkaFailure
-    from .support.output import ProgressBar
+    from .support.output import ProgressBar, plural, written
     from .support.record_input import InputError, lines_of
 
     stream = sys.stdin.buffer
@@ -156,10 +156,10 @@ def _copy(options: Any, make_rows: Callable[[list[bytes], int], Rows], sink: Sin
                 if error.rows is not None:
                     sink.send(error.rows)
                 sink.flush()
-                raise KafkaFailure(f"{error}; {sink.acknowledged:,} records before it are written") from None
+                raise KafkaFailure(f"{error}; {written(sink.acknowledged)} before it") from None
         except KeyboardInterrupt:
             bar.clear()
-            print(f"tidelog: interrupted; at least {sink.acknowledged:,} records are written", file=sys.stderr)
+            print(f"tidelog: interrupted; at least {written(sink.acknowledged)}", file=sys.stderr)
             return 130
         finally:
             if options.json:
@@ -167,7 +167,8 @@ def _copy(options: Any, make_rows: Callable[[list[bytes], int], Rows], sink: Sin
                 facts = {"topic": options.topic, "records": sink.acknowledged, "bytes": taken_bytes, "failed": failed}
                 print_json_line(facts)
     if sys.stderr.isatty():
-        print(f"{sink.acknowledged:,} records, {taken_bytes:,} bytes in {bar.elapsed_s:.1f} s", file=sys.stderr)
+        records, taken = plural(sink.acknowledged, "record"), plural(taken_bytes, "byte")
+        print(f"{records}, {taken} in {bar.elapsed_s:.1f} s", file=sys.stderr)
     return 0
 
 
@@ -187,6 +188,7 @@ def topic_there(client: KafkaClient, topic: str) -> int:
     from .support.kafka_client import KafkaFailure, patiently
     from .support.missing import check_topic, topic_failure, topic_names
     from .support.nearest import nearest
+    from .support.output import plural
 
     def ask(*, make: bool) -> int:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=make)
@@ -205,7 +207,7 @@ def topic_there(client: KafkaClient, topic: str) -> int:
         raise KafkaFailure(f"{failed} If not: `tidelog topics create {topic}` makes it")
     made: int = patiently(lambda: ask(make=True))
     if failed.code == "UNKNOWN_TOPIC_OR_PARTITION":
-        print(f"tidelog: made topic {topic}, with {made} partition{'s' if made != 1 else ''}", file=sys.stderr)
+        print(f"tidelog: made topic {topic}, with {plural(made, 'partition')}", file=sys.stderr)
     return made
 
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from .support.kafka_client import client_of
-from .support.output import print_deletions, print_json, say_empty
+from .support.output import plural, print_deletions, print_json, say_empty
 
 if TYPE_CHECKING:
     from .support.kafka_client import KafkaClient
@@ -131,7 +131,7 @@ def picture(topic: dict[str, Any]) -> list[str]:
 
     settings = "  ".join(f"{name}={value}" for name, value in sorted(topic["config"].items()))
     count = len(topic["partitions"])
-    head = f"{topic['topic']}  {count} partition{'s' if count != 1 else ''}  id {topic['id']}"
+    head = f"{topic['topic']}  {plural(count, 'partition')}  id {topic['id']}"
     rows = [
         (part["partition"], part["leader"], part["leaderEpoch"], part["startOffset"], part["endOffset"], part["bytes"])
         for part in topic["partitions"]
@@ -175,9 +175,7 @@ def run_create(options: Any) -> int:
     if not created:
         print(f"{options.topic} is there already")
     else:
-        print(
-            f"created {options.topic} with {result.num_partitions} partition{'s' if result.num_partitions != 1 else ''}"
-        )
+        print(f"created {options.topic} with {plural(result.num_partitions, 'partition')}")
     return 0
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from .support.output import plural
+
 if TYPE_CHECKING:
     from .support.http_client import HttpDaemon
 
@@ -76,12 +78,14 @@ def picture(found: Any) -> list[str]:
 def _partition(partition: Any) -> list[str]:
     now = partition["asOfMs"]
     head = f"{partition['topic']}-{partition['partition']}  offsets {partition['logStartOffset']} to "
-    head += f"{partition['logEndOffset']}, {partition['size']:,} bytes, cleanup.policy={partition['cleanupPolicy']}"
+    head += (
+        f"{partition['logEndOffset']}, {plural(partition['size'], 'byte')}, cleanup.policy={partition['cleanupPolicy']}"
+    )
     lines = [head]
     if partition["dirtyRatio"] is not None:
         lines.append(
             f"  dirty from {partition['firstDirtyOffset']}: {partition['dirtyBytes']:,} of "
-            f"{partition['dirtyBytes'] + partition['cleanBytes']:,} bytes that can be cleaned are dirty, "
+            f"{plural(partition['dirtyBytes'] + partition['cleanBytes'], 'byte')} that can be cleaned are dirty, "
             f"{partition['dirtyRatio']:.2f} (min.cleanable.dirty.ratio={partition['minCleanableDirtyRatio']:g})"
             + (", a thread is at it" if partition["inWork"] else "")
         )
@@ -124,7 +128,7 @@ def _partition(partition: Any) -> list[str]:
         lines.append(("  " + "  ".join(cells) + "  " + row[columns]).rstrip())
     lines += [f"  No segment is {what}: {cause}, until {until}." for what, cause, until in always]
     if partition["segmentsOmitted"]:
-        lines.append(f"  {partition['segmentsOmitted']} more segments before the last one")
+        lines.append(f"  {plural(partition['segmentsOmitted'], 'more segment')} before the last one")
     return lines
 
 
@@ -137,7 +141,7 @@ def scrub_lines(partition: Any) -> list[str]:
         since = f"found {time_text(found['foundMs'])}{', mended since' if found['isMended'] else ''}"
         lines.append(f"  damaged: {place}: {found['rule']}, {found['meaning']} ({found['detail']}), {since}")
     if partition["damageOmitted"]:
-        lines.append(f"  damaged: {partition['damageOmitted']} more places")
+        lines.append(f"  damaged: {plural(partition['damageOmitted'], 'more place')}")
     present = dict.fromkeys(found["remedy"] for found in damage if not found["isMended"])
     return [*lines, *(f"    do: {remedy}" for remedy in present)]
 
@@ -154,7 +158,7 @@ def safe_text(safe: Any) -> str:
     """How much of a segment is in the backup, and since when."""
     if not safe["bytes"]:
         return "no"
-    return f"since {time_text(safe['sinceMs'])}" if safe["isWhole"] else f"{safe['bytes']:,} bytes"
+    return f"since {time_text(safe['sinceMs'])}" if safe["isWhole"] else plural(safe["bytes"], "byte")
 
 
 def _scrub_text(scrub: Any) -> str:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...broker.metadata.store import FILE_NAME
 from ...broker.security.open_listeners import ADVICE, open_listeners
+from ..support.output import plural
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -414,4 +415,4 @@ def _size(count: int) -> str:
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
+    return plural(count, "byte")

@@ -82,11 +82,11 @@ def _camel(name: str) -> str:
 def picture(result: OfflineResult) -> list[str]:
     """Removed records, as lines of aligned text."""
     from ..clean import removed_lines
+    from ..support.output import plural
     from ..why import ledger_line
 
-    head = (
-        f"{result.topic}-{result.partition}: {result.bytes_before:,} bytes in {result.segments_before} segments, now "
-    )
+    size, segments = plural(result.bytes_before, "byte"), plural(result.segments_before, "segment")
+    head = f"{result.topic}-{result.partition}: {size} in {segments}, now "
     head += f"{result.bytes_after:,} in {result.segments_after}; {result.elapsed_ms / 1000:.2f} s"
     lines = [head, *removed_lines(result.removed.by_cause(), result.bytes_before - result.bytes_after)]
     return lines if result.ledger is None else [*lines, f"  since it began: {ledger_line(result.ledger)}"]

@@ -12,6 +12,8 @@ import io
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..support.output import plural
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -65,7 +67,7 @@ def run(options: Any) -> int:
             print(f"tidelog: {text if path in text else f'{path}: {text}'}", file=sys.stderr)
             problems += 1
         if problems:
-            bad_files.append(f"{path}: {problems} problem{'s' * (problems > 1)}")
+            bad_files.append(f"{path}: {plural(problems, 'problem')}")
     for line in bad_files:
         print(f"tidelog: {line}", file=sys.stderr)
     return 1 if bad_files else 0

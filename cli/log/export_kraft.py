@@ -13,6 +13,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..support.output import plural
+
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -58,13 +60,13 @@ def run(options: Any) -> int:
         return 0
     print(f"wrote {report.snapshot}")
     print(
-        f"{report.topics} topics with {report.partitions} partitions, {report.settings} settings, "
+        f"{plural(report.topics, 'topic')} with {plural(report.partitions, 'partition')}, {plural(report.settings, 'setting')}, "
         f"next producer id {report.next_producer_id}, metadata.version {report.metadata_version}"
     )
     if report.users or report.rules:
-        print(f"{report.users} users with passwords, {report.rules} access rules")
+        print(f"{plural(report.users, 'user')} with passwords, {plural(report.rules, 'access rule')}")
     if report.carried:
-        print(f"{report.carried} records of tokens and the like are those that Apache Kafka had here")
+        print(f"of tokens and the like, as Apache Kafka had them here: {plural(report.carried, 'record')}")
     for topic, setting in report.left_out:
         print(f"left out, as Apache Kafka has no such setting: {setting} of topic {topic}")
     print(

@@ -49,6 +49,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def written(count: int) -> str:
+    """What became of records: `1 record is written`, `2 records are written`."""
+    return f"{plural(count, 'record')} {'is' if count == 1 else 'are'} written"
+
+
 def print_deletions(deleted: Sequence[str | None], errors: Mapping[str, str], *, as_json: bool) -> int:
     """Print names that were deleted, and on stderr the errors of the others; returns the exit code."""
     if as_json:

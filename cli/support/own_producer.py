@@ -22,6 +22,7 @@ from ...protocol.records._batches import BatchBuilder, murmur2
 from ...protocol.records.exceptions import RecordTooLargeError
 from .kafka_client import KafkaFailure
 from .offsets import no_partition
+from .output import plural, written
 
 if TYPE_CHECKING:
     from ...pipeline.wire.client import KafkaClient
@@ -129,7 +130,7 @@ class OwnProducer:
             self.send(rows.until(wrong))
             self.flush()
             where = no_partition(self._topic, rows.partitions[wrong] or 0, self._partitions)
-            raise KafkaFailure(f"record {self.sent + 1:,}: {where}; {self._told(self.acknowledged)}")
+            raise KafkaFailure(f"record {self.sent + 1:,}: {where}; {written(self.acknowledged)}")
         if not count:
             return
         placed = self._placed(rows, count)
@@ -154,8 +155,8 @@ class OwnProducer:
             row = self._builder.rows - before
             size = sum(len(part) for part in (rows.values[row], rows.keys[row] if rows.keys else None) if part)
             raise KafkaFailure(
-                f"record {self.sent + 1:,} is not written: it has {size:,} bytes, and max.message.bytes of {self._topic} is "
-                f"{self._most_bytes:,}; {self._told(self.sent)}"
+                f"record {self.sent + 1:,} is not written: it has {plural(size, 'byte')}, and max.message.bytes of "
+                f"{self._topic} is {self._most_bytes:,}; {written(self.sent)}"
             )
 
     def pause(self) -> None:
@@ -176,7 +177,7 @@ class OwnProducer:
             self._producer.settle()
             raise self._refused(error) from None
         except PipelineError as error:
-            raise KafkaFailure(f"{error}; {self._told(self.acknowledged)}") from None
+            raise KafkaFailure(f"{error}; {written(self.acknowledged)}") from None
         for (_, partition), count in self._producer.acknowledged.items():
             self._origins[partition].drop(count)
 
@@ -215,16 +216,14 @@ class OwnProducer:
             what = f"record {origins.index(acknowledged + index):,} was refused: {text or why}"
             what += f" (and {more:,} more)" if more else ""
             if error.records > 1:
-                what += f"; {error.records - 1 - more:,} good ones were in its batch and are not written either"
+                good = error.records - 1 - more
+                what += f"; {good:,} good one{' was' if good == 1 else 's were'} in its batch and not written either"
         elif error.records == 1:
             what = f"record {origins.index(acknowledged):,} was refused: {why}"
         else:
             ends = origins.index(acknowledged), origins.index(acknowledged + error.records - 1)
             what = f"records {min(ends):,} to {max(ends):,} were refused: {why}"
-        return KafkaFailure(f"{what}; {self._told(self.acknowledged)}")
-
-    def _told(self, written: int) -> str:
-        return f"{written:,} record{' is' if written == 1 else 's are'} written"
+        return KafkaFailure(f"{what}; {written(self.acknowledged)}")
 
 
 def _binary(items: Sequence[bytes | None]) -> tuple[Any, Any, Any, int]:

@@ -12,6 +12,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from .kafka_client import KafkaFailure, security_of
+from .output import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +171,7 @@ class Sender:
         """Waits until each message is acknowledged or has failed. KafkaFailure when some have failed."""
         left, waited = self._producer.flush(_NOTICE_S), _NOTICE_S
         while left and waited < FLUSH_S:
-            self._on_wait(f"{left:,} records have no acknowledgement yet")
+            self._on_wait(f"no acknowledgement yet of {plural(left, 'record')}")
             left, waited = self._producer.flush(_NOTICE_S), waited + _NOTICE_S
         if left:
             self.failed += left

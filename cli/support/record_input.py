@@ -15,6 +15,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
+from .output import plural
+
 READ_BYTES = 1 << 20
 #: A line beyond it is no record: the daemon's socket.request.max.bytes is 100 MiB by default.
 MOST_LINE_BYTES = 64 << 20
@@ -91,7 +93,7 @@ def lines_of(stream: BinaryIO, most_bytes: int = MOST_LINE_BYTES) -> Iterator[li
         if held > most_bytes:
             break
     if held > most_bytes:
-        raise InputError(count + 1, f"it is longer than {most_bytes:,} bytes, which no record can be")
+        raise InputError(count + 1, f"it is longer than {plural(most_bytes, 'byte')}, which no record can be")
     if held:
         yield [b"".join(begun)]
 

@@ -115,7 +115,7 @@ def test_users_and_rules_go_to_kafka_and_back(tmp_path: Path) -> None:
         ours = rules_of(daemon.bootstrap)
         assert len(ours) == 2
     done = export(tmp_path / "data")
-    assert "1 users with passwords, 2 access rules" in done.stdout, done
+    assert "1 user with passwords, 2 access rules" in done.stdout, done
 
     port, secured, controller = free_port(), f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     addresses = f"PLAINTEXT://127.0.0.1:{port},SECURED://{secured}"

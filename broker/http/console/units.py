@@ -13,7 +13,7 @@ def size_text(count: float) -> str:
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} bytes"
+    return f"{count:.0f} byte{'' if round(count) == 1 else 's'}"
 
 
 def rate_text(per_second: float) -> str:
@@ -79,7 +79,7 @@ def time_text(until_ms: int | None, now_ms: int) -> str:
     for unit, size in (("days", _DAY_S), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"in {seconds / size:.0f} {unit}, {moment}"
-    return f"in {seconds:.0f} seconds, {moment}"
+    return f"in {plural(round(seconds), 'second')}, {moment}"
 
 
 def visible(text: str, *, lines: bool = False) -> str:

@@ -96,7 +96,7 @@ def test_acknowledgements_that_do_not_come_are_waited_for_and_told() -> None:
     sender = Sender(Client, producer, "t", -1, waits.append)
     sender.send(Rows([b"1"] * 5))
     sender.flush()
-    assert waits == [f"{left} records have no acknowledgement yet" for left in (5, 5, 2)]
+    assert waits == [f"no acknowledgement yet of {left} records" for left in (5, 5, 2)]
     producer.left = [3] * 50
     with pytest.raises(KafkaFailure, match="3 of the records were not written: no acknowledgement within 60 s"):
         sender.flush()

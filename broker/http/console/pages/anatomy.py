@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..html import Element, element
-from ..units import size_text
+from ..units import plural, size_text
 
 WIDTH, HEIGHT = 1000, 44
 #: No segment is drawn narrower, so that each can be seen and pointed at.
@@ -61,7 +61,7 @@ def anatomy(partition: dict[str, Any]) -> Element:
         )  # fmt: skip
         position += width
     first, last = segments[0]["baseOffset"], partition["logEndOffset"]
-    label = f"{len(segments)} segments, {size_text(partition['size'])}, offsets {first} to {last}"
+    label = f"{plural(len(segments), 'segment')}, {size_text(partition['size'])}, offsets {first} to {last}"
     picture = element(
         "svg", element("title", label), *bars,
         viewBox=f"0 0 {WIDTH} {HEIGHT}", preserveAspectRatio="none", role="img", aria_label=label,

@@ -102,7 +102,7 @@ def _next(state: ConsoleState) -> Element:
         table(heads, rows, {2, 3, 4}, caption="Compacted partitions, the next one first")
         if rows
         else quiet("Nothing." if at_rest else "No compacted partition was looked at yet."),
-        quiet(f"{len(found) - _NEXT} more partitions.") if len(found) > _NEXT else None,
+        quiet(f"{plural(len(found) - _NEXT, 'more partition')}.") if len(found) > _NEXT else None,
         quiet(f"{plural(at_rest, 'partition')} {'has' if at_rest == 1 else 'have'} nothing dirty.")
         if at_rest
         else None,
@@ -192,7 +192,7 @@ def _retention(state: ConsoleState) -> Element:
         table(("partition", "due", "size"), [row for _, row in rows[:_RETENTION]], {2}, caption="Retention's next")
         if rows
         else quiet("Nothing becomes due by time or size, as far as is known without reading segments."),
-        quiet(f"{len(rows) - _RETENTION} more partitions.") if len(rows) > _RETENTION else None,
+        quiet(f"{plural(len(rows) - _RETENTION, 'more partition')}.") if len(rows) > _RETENTION else None,
     )
 
 

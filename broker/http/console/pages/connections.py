@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..layout import card, cut, document, facts, live, quiet, table
-from ..units import count_text, duration_text
+from ..units import count_text, duration_text, plural
 
 if TYPE_CHECKING:
     from ..page_request import Page, PageRequest
@@ -96,7 +96,7 @@ def connections(state: ConsoleState, request: PageRequest) -> Page:
                 table(("peer", "software", "listener", "waits for", "quiet for"), rows, {4}, caption="Connections")
                 if rows
                 else quiet("Nobody is connected."),
-                quiet(f"{taken.total - len(rows)} more connections.") if taken.total > len(rows) else None,
+                quiet(f"{plural(taken.total - len(rows), 'more connection')}.") if taken.total > len(rows) else None,
             ),
         ),
         is_live=True,

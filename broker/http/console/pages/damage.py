@@ -8,7 +8,7 @@ from .....storage.scrub.status import NEVER, ScrubState
 from ....cleaning.scrub_facts import ScrubFacts, damage_text
 from ..html import Element, element
 from ..layout import badge, card, note, progress, quiet, table, topic_link
-from ..units import ago_text, count_text, moment_text, plural, rate_text, size_text
+from ..units import ago_text, moment_text, plural, rate_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,4 +105,4 @@ def _summary(found: Sequence[ScrubDamage], advice: str) -> Element:
 
 
 def _omitted(count: int) -> Element | None:
-    return quiet(f"{count_text(count - MAX_DAMAGE)} more places.") if count > MAX_DAMAGE else None
+    return quiet(f"{plural(count - MAX_DAMAGE, 'more place')}.") if count > MAX_DAMAGE else None

@@ -19,6 +19,7 @@ from .....protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from .....protocol.schema import decode, decode_with_version
 from ....runtime.threads import shortened_switch_interval
 from ..page_request import FAILED, NOT_FOUND, UNAVAILABLE, PageError
+from ..units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +126,7 @@ def error_name(code: int) -> str:
 
 def _classic_member(protocol_type: str, member: Any) -> Member:
     assigned: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    details = f"{len(member.member_assignment)} bytes of assignment" if member.member_assignment else ""
+    details = f"{plural(len(member.member_assignment), 'byte')} of assignment" if member.member_assignment else ""
     if protocol_type == "consumer" and member.member_assignment:
         try:
             decoded, _ = decode_with_version(ConsumerProtocolAssignment, bytes(member.member_assignment))

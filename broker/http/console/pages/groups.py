@@ -74,7 +74,7 @@ def groups(state: ConsoleState, request: PageRequest) -> Page:
             button="Search",
         ),
         table(heads, rows, {3, 4, 5, 6}, caption="Groups") if rows else quiet(nothing),
-        quiet(f"{len(found) - MAX_GROUPS} more groups: search by name.") if len(found) > MAX_GROUPS else None,
+        quiet(f"{plural(len(found) - MAX_GROUPS, 'more group')}: search by name.") if len(found) > MAX_GROUPS else None,
         quiet(LAG_HINT),
     )  # fmt: skip
 

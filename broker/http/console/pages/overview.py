@@ -8,7 +8,7 @@ from .....cleaner.eligibility import Cause
 from .....storage.io.platform import process_age_s
 from ..html import Element, element
 from ..layout import badge, card, cards, document, facts, link, live, note, quiet, table, topic_link
-from ..units import count_text, duration_text, size_text
+from ..units import count_text, duration_text, plural, size_text
 from .damage import scrub_facts, whole_text
 from .throughput import bytes_chart, requests_chart, waiting
 
@@ -54,7 +54,7 @@ def _health(state: ConsoleState) -> list[Element]:
         for problem in problems[:_PROBLEMS]
     ]
     if len(problems) > _PROBLEMS:
-        notes.append(note(f"{len(problems) - _PROBLEMS} more problems; /health has them all.", kind="bad"))
+        notes.append(note(f"{plural(len(problems) - _PROBLEMS, 'more problem')}; /health has them all.", kind="bad"))
     return notes
 
 

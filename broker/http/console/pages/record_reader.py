@@ -22,6 +22,7 @@ from .....storage.log.reader import locate
 from .....storage.producers.transaction_marker import parse_transaction_marker
 from .....storage.segment.file_records import batch_at
 from .....storage.segment.segment_list import floor_index
+from ..units import plural
 
 if TYPE_CHECKING:
     from .....protocol.records.record_batch import BatchHeader, Record
@@ -215,7 +216,7 @@ class RecordReader:
                 large = batch_at(info.file, info.position) if info.size > SLICE_BYTES else None
                 if large is not None and large.size > LARGEST_BATCH:
                     budget.bytes -= SLICE_BYTES
-                    why = f"a batch of {large.size} bytes is too large to be shown here"
+                    why = f"a batch of {plural(large.size, 'byte')} is too large to be shown here"
                     yield Unread(offset, large.last_offset, large.size, why), large.last_offset + 1
                     offset = large.last_offset + 1
                     continue

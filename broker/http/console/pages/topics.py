@@ -65,7 +65,7 @@ def topics(state: ConsoleState, request: PageRequest) -> Page:
         state, request, "Topics",
         search,
         table(heads, rows, {1, 2, 3}, caption="Topics") if rows else quiet(nothing),
-        quiet(f"{len(found) - MAX_TOPICS} more topics: search by name.") if len(found) > MAX_TOPICS else None,
+        quiet(f"{plural(len(found) - MAX_TOPICS, 'more topic')}: search by name.") if len(found) > MAX_TOPICS else None,
     )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
         ("offsets in all", count_text(sum(log.log_end_offset - log.log_start_offset for log in logs))),
         ("cleanup.policy", policy_text(logs[0])),
         ("kept", retention_text(logs[0])),
-        ("segments roll at", f"{size_text(config.segment_bytes)} or {config.segment_ms // 3_600_000} hours"),
+        ("segments roll at", f"{size_text(config.segment_bytes)} or {plural(config.segment_ms // 3_600_000, 'hour')}"),
         ("topic id", str(logs[0].topic_id) if logs[0].topic_id is not None else "none"),
         ("made by", _makers_text(state, name)),
     )
@@ -124,7 +124,7 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
         state, request, name,
         card("Topic", summary, _topic_links(state, request, name)),
         card("Partitions", table(heads, rows, {1, 2, 3, 4, 5, 6}, caption=f"Partitions of {name}")),
-        quiet(f"{len(logs) - MAX_PARTITIONS} more partitions.") if len(logs) > MAX_PARTITIONS else None,
+        quiet(f"{plural(len(logs) - MAX_PARTITIONS, 'more partition')}.") if len(logs) > MAX_PARTITIONS else None,
         trail=(link(*TOPICS_CRUMB),),
     )  # fmt: skip
 
@@ -227,7 +227,7 @@ def partition(state: ConsoleState, request: PageRequest, name: str, number: str)
                 {0, 1, 2},
                 caption=f"Segments of {log.name}",
             ),
-            quiet(f"{told['segmentsOmitted']} more segments.") if told["segmentsOmitted"] else None,
+            quiet(f"{plural(told['segmentsOmitted'], 'more segment')}.") if told["segmentsOmitted"] else None,
         ),
         _ledger(told),
         trail=(link(*TOPICS_CRUMB), topic_link(name)),

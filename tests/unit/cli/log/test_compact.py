@@ -21,7 +21,7 @@ def partition(tmp_path: Path) -> Path:
 def test_counts_by_cause(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", "compact", str(partition)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("orders-3: 810 bytes in 1 segments, now 81 in 2; ")
+    assert lines[0].startswith("orders-3: 810 bytes in 1 segment, now 81 in 2; ")
     assert ["superseded", "18"] in [line.split() for line in lines]
     assert lines[-2].split() == ["records", "18", "729", "bytes"]
     assert lines[-1] == "  since it began: 20 appended = 2 live + 18 superseded"

@@ -35,7 +35,7 @@ def test_text(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", "export-kraft", f"{data}/"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"wrote {data}/__cluster_metadata-0/00000000000000000009-0000000001.checkpoint",
-        "1 topics with 1 partitions, 0 settings, next producer id 0, metadata.version 30",
+        "1 topic with 1 partition, 0 settings, next producer id 0, metadata.version 30",
         "left out, as Apache Kafka has no such setting: deletion.policies of topic a",
         "start Apache Kafka (4.3 or newer) with node.id=7; it is cluster cluster",
     ]

@@ -135,7 +135,7 @@ def test_classic_groups() -> None:
     found = describe_group(state, Listed("g", "classic", "Stable", "consumer"))
     assert found.details == (("protocol", "range"),)
     assert [(one.assigned, one.details) for one in found.members] == [
-        ((("t", (0, 1)),), ""), ((), "1 bytes of assignment, which can't be read"), ((), ""),
+        ((("t", (0, 1)),), ""), ((), "1 byte of assignment, which can't be read"), ((), ""),
     ]  # fmt: skip
 
 
