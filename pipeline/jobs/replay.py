@@ -3,10 +3,11 @@
 Each original partition is one task, sorted by offset, so that its records are in the new topic in the order they had. By default
 a row goes to the partition of its original number.
 
-The rows that an archive got in its run n (its version n) are one exactly-once write named by archive, topic and condition, with
-txnVersion n. These rows are the same whichever run writes them and however far the archive has grown since: all offsets from the
-ends of version n - 1 to those of version n. So a replay that is repeated, or begun twice, writes each offset once: it goes on
-behind the version that the sink's commit topic has of it, one version after the other. See docs/adr/0053-replay-by-versions.md.
+The rows that an archive got in its run n (its version n) are one exactly-once write named by archive, topic (its name and its id)
+and condition, with txnVersion n. These rows are the same whichever run writes them, however far the archive has grown since: all
+offsets from the ends of version n - 1 to those of version n. So a replay that is repeated, or begun twice, writes each offset
+once: it goes on behind the version that the sink's commit topic has of it, one version after the other. A topic that was deleted
+and made anew has another id, and gets everything. See docs/adr/0053-replay-by-versions.md.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..sink.options import parse_sink_options
+from ..planning.brokers import Brokers
+from ..sink.options import SinkOptions, parse_sink_options
 from ..sink.task import Versions, last_version
+from ..wire.client import KafkaClient
 from .archive import read_files
 from .common import JobError, Progress, Stopwatch, no_progress, watched
 from .manifest import Manifest, read_manifests
@@ -44,8 +47,10 @@ def replay(
 
     make_active(spark)  # calls from other threads find the sink too
     options = {**target, "topic": topic}
+    to = parse_sink_options(options, streaming=False)
+    target_id = id_of(to, topic)
     if once:
-        options |= {"delivery": "exactly-once", "txnAppId": application(folder, topic, where)}
+        options |= {"delivery": "exactly-once", "txnAppId": application(folder, topic, target_id, where)}
     columns = ["key", "value", "headers", "timestamp", *(["partition"] if keep_partitions else [])]
 
     def write(what: Sequence[Manifest], more: Mapping[str, str], observed: Any = None) -> None:
@@ -57,6 +62,11 @@ def replay(
         if observed is not None:
             rows = rows.observe(observed, functions.count("*").alias("rows"))
         rows.select(*columns).write.format("tidelog").options(**{**options, **more}).mode("append").save()
+        if id_of(to, topic) != target_id:
+            raise JobError(
+                f"{topic} was deleted and made anew while it was written, and may have some of the rows of {folder} by now: make "
+                "it anew, and replay again"
+            )
 
     from pyspark.sql import Observation, functions
 
@@ -90,7 +100,13 @@ def check(folder: str, newest: int, state: Versions, topic: str) -> None:
         )
 
 
-def application(folder: str, topic: str, where: str | None) -> str:
-    """The name under which a replay is written once."""
-    told = "\0".join((os.path.abspath(folder), topic, where or ""))
+def id_of(target: SinkOptions, topic: str) -> str | None:
+    """The topic's id; None without such a topic, or from brokers before Kafka 2.8. Blocks. Errors of the wire."""
+    with KafkaClient(target.client) as client:
+        return Brokers(client).topic_ids([topic]).get(topic)
+
+
+def application(folder: str, topic: str, topic_id: str | None, where: str | None) -> str:
+    """The name under which a replay is written once. `topic_id`: of the topic that is written to; None where it is not known."""
+    told = "\0".join((os.path.abspath(folder), topic, where or "", *([topic_id] if topic_id else [])))
     return f"replay-{hashlib.sha256(told.encode()).hexdigest()[:16]}"

@@ -16,6 +16,7 @@ from kafka.admin import KafkaAdminClient
 from support.committed import committed
 from support.segment_dirs import write_checkpoint, write_log
 from tidelog.pipeline.jobs import archive as archiving
+from tidelog.pipeline.jobs import replay as replaying
 from tidelog.pipeline.jobs.archive import archive, read_archive
 from tidelog.pipeline.jobs.audit import KINDS, audit
 from tidelog.pipeline.jobs.common import JobError
@@ -159,6 +160,43 @@ def test_a_replay_of_an_archive_that_has_grown_writes_what_is_new_and_says_how_m
     assert set(values("some")) == wanted
     assert replay(spark, folder, targets["twice"], once=False, where=where)["rows"] == 112
     assert len(values("twice")) == len(wanted)
+
+
+def test_a_topic_that_was_made_anew_gets_all_of_a_replay(
+    spark: Any, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("original", 2)
+    folder, target = (
+        str(tmp_path / "archive"),
+        {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "remade"},
+    )
+    produce(broker, "original", 0, 60)
+    archive(spark, source(broker, "original"), folder)
+
+    def values() -> list[bytes | None]:
+        return sorted(
+            (record.value for record in committed(broker.bootstrap_servers, "remade")), key=lambda value: value or b""
+        )
+
+    broker.create_topic("remade", 2)
+    assert [replay(spark, folder, target)["rows"] for _ in range(2)] == [60, 0]
+    wanted = values()
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics(["remade"])
+    broker.create_topic("remade", 2)
+    assert [replay(spark, folder, target)["rows"] for _ in range(2)] == [60, 0]
+    assert values() == wanted
+    assert len(wanted) == 60
+
+    # In the midst of a run: it says so, and does not go on with what the new topic lacks the beginning of.
+    for count in (60, 61):
+        produce(broker, "original", count, 1)
+        archive(spark, source(broker, "original"), folder)
+    found = iter([replaying.id_of(parse_sink_options(target, streaming=False), "remade"), "another id"])
+    monkeypatch.setattr(replaying, "id_of", lambda *_: next(found))
+    with pytest.raises(JobError, match="remade was deleted and made anew while it was written"):
+        replay(spark, folder, target)
+    assert len(values()) == 61
 
 
 def test_one_archive_takes_one_topic(spark: Any, broker: Broker, tmp_path: Path) -> None:
