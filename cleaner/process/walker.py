@@ -140,7 +140,8 @@ class ProcessWalker:
             raise failure
 
     def rest(self) -> None:
-        """End a process that has had nothing to do for `REST_S`, and forget one that has ended by itself."""
+        """End a process that has had nothing to do for `REST_S`, and forget those that have ended by themselves or by a kill."""
+        _LINGERING.forget_ended()
         child = self.child
         if child is not None and (child.has_ended or time.monotonic() - self._rests_since_s >= self._rest_s):
             self.close()
@@ -171,10 +172,16 @@ class _Lingering:
         with self._lock:
             self._left.append((child, directory))
 
+    def forget_ended(self) -> None:
+        """Collect the exit codes of those that have ended: until then the system keeps a zombie of each."""
+        if self._left:
+            with self._lock:
+                self._left = [(child, path) for child, path in self._left if not child.has_ended]
+
     def check(self, directory: str) -> None:
         """PassProcessError: one of this directory is left."""
+        self.forget_ended()
         with self._lock:
-            self._left = [(child, path) for child, path in self._left if not child.has_ended]
             pids = [child.pid for child, path in self._left if path == directory]
         if pids:
             raise PassProcessError(

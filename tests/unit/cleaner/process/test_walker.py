@@ -578,6 +578,31 @@ def test_no_pass_is_made_beside_a_killed_process_that_has_not_ended(
     clean_after_a_failure(world, table)
 
 
+def test_a_killed_process_that_ends_late_is_no_zombie_until_the_next_pass(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of the cleaner without work looks for its end: the next pass may be days away, or in another directory."""
+    world = make(program=failing("stop", 3))
+    fill(world)
+    kill = walker_module.subprocess.Popen.kill
+    monkeypatch.setattr(walker_module.subprocess.Popen, "kill", lambda process: None)
+    monkeypatch.setattr(walker_module, "_END_S", 0.01)
+    assert aborted_while_it_is_stopped(world) is None
+    monkeypatch.undo()
+    ((child, _),) = walker_module._LINGERING._left
+    walker = ProcessWalker(world.make_walker()._settings, world.counts)
+    walker.rest()
+    assert walker_module._LINGERING._left, "it has not ended"
+    kill(child.process)
+    # Waits for the end without collecting the exit code, as nothing of a daemon does.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    walker.rest()
+    assert walker_module._LINGERING._left == []
+    assert child.process.returncode == -signal.SIGKILL
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child.pid, os.WNOHANG)
+
+
 # --- what it costs ---
 
 
