@@ -18,13 +18,15 @@ import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from ...storage.clock import SystemTime, Time
-from ...storage.exceptions import StorageError
+from ...storage.exceptions import DataDirectoryError, StorageError
 from ...storage.inspect.dump import CLEANER_STATE
 from ...storage.io.checkpoint import (
+    CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -32,6 +34,7 @@ from ...storage.io.checkpoint import (
     format_lines,
     format_offsets,
 )
+from ...storage.io.filesystem import TEMPORARY_SUFFIX
 from ...storage.ledger.ledger import LEDGER_FILE
 from ...storage.ledger.ledger import decode as decode_ledger
 from ...storage.log.leader_epoch import LEADER_EPOCH_CHECKPOINT
@@ -116,25 +119,35 @@ class Restore:
         self._marker = Marker(store.name, cut.header.number, cut.header.session, tuple(self._directories))
 
     def run(self) -> Sizes:
-        """Restore. RestoreError: nothing was begun, or it says how to go on; StoreError, DamagedBackupError, OSError: the
-        same restore goes on. SecretsError: nothing was begun."""
+        """Restore. RestoreError: nothing was begun, or it says how to go on; StoreError, DamagedBackupError: the same restore
+        goes on. SecretsError: nothing was begun."""
+        try:
+            return self._run()
+        except OSError as error:
+            raise broken_off(error, error.filename or ", ".join(self._directories)) from error
+        except DataDirectoryError as error:
+            if isinstance(error.__cause__, OSError):
+                raise broken_off(error.__cause__, error.path) from error
+            raise
+
+    def _run(self) -> Sizes:
         if self._cut.header.key:
             self._key = check_key(self._cut.header.key, self._key)
         homes = self._homes()
         self._prepare(homes)
         self._bar.total(self._cut.size)
-        locks = [self._fs.lock(f"{directory}/{LOCK_FILE}") for directory in self._directories]
-        try:
+        with ExitStack() as locks:
+            for directory in self._directories:
+                locks.callback(self._fs.lock(f"{directory}/{LOCK_FILE}").release)
             self._partitions(homes)
             self._metadata()
             self._root_files(homes)
-        finally:
-            for lock in locks:
-                lock.release()
         self._load()
         for directory in self._directories:
-            self._fs.unlink(f"{directory}/{RESTORE_FILE}")
-            self._fs.sync_directory(directory)
+            self._fs.unlink(f"{directory}/{RESTORE_FILE}", missing_ok=True)
+            # All else is durable. A marker that a power cut brings back is one of a restore that goes on, to its end.
+            with suppress(OSError):
+                self._fs.sync_directory(directory)
         return Sizes(len(homes), self._cut.size, tuple(self._cut.held))
 
     # --- 1 ---
@@ -151,23 +164,37 @@ class Restore:
         return homes
 
     def _prepare(self, homes: dict[tuple[str, int], str]) -> None:
-        is_going_on = True
-        for directory in self._directories:
-            marker = read_marker(self._fs, directory) if self._fs.exists(directory) else None
+        markers = {
+            directory: read_marker(self._fs, directory) if self._fs.exists(directory) else None
+            for directory in self._directories
+        }
+        # The first marker is made when all directories were found empty, and names them all; the last one goes at the end.
+        is_going_on = self._marker in markers.values()
+        for directory, marker in markers.items():
             if marker is not None and marker != self._marker:
                 raise RestoreError(
                     f"{directory}: a restore of cut {marker.cut} of {marker.store} has not come to its end there: go on with "
                     "that one (--from, --cut and the same directories), or empty the directory"
                 )
-            if marker is None:
-                is_going_on = False
-                if self._fs.exists(directory) and self._fs.list_directory(directory):
-                    raise RestoreError(f"{directory} is not empty: restore into a new directory")
+            names = set(self._fs.list_directory(directory)) if self._fs.exists(directory) else set()
+            names.discard(RESTORE_FILE + TEMPORARY_SUFFIX)  # of a marker that was not made
+            if names and marker is None and not is_going_on:
+                raise RestoreError(f"{directory} is not empty: restore into a new directory")
         if not is_going_on:
             self._check_room(homes)
         for directory in self._directories:
             self._fs.make_directory(directory)
             write_marker(self._fs, directory, self._marker)
+        if is_going_on:
+            self._tidy(homes)
+
+    def _tidy(self, homes: dict[tuple[str, int], str]) -> None:
+        """Remove what was not finished when the restore was broken off."""
+        paths = {f"{home}/{partition_directory_name(*key)}" for key, home in homes.items()}
+        for path in (*self._directories, *sorted(paths)):
+            for name in self._fs.list_directory(path) if self._fs.exists(path) else ():
+                if name.endswith((TEMPORARY_SUFFIX, _STAGE)):
+                    self._fs.unlink(f"{path}/{name}")
 
     def _check_room(self, homes: dict[tuple[str, int], str]) -> None:
         for directory in self._directories:
@@ -260,15 +287,17 @@ class Restore:
         if not self._cut.header.metadata:
             return
         path = f"{self._directories[0]}/{METADATA_FILE}"
-        # Passwords' hashes are in it.
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         data = read_metadata(self._store, self._cut)
         if self._cut.header.key and self._key is not None:
             data = unsealed(data, self._key)
         for suffix in ("-wal", "-shm"):
             self._fs.unlink(path + suffix, missing_ok=True)
-        self._fs.write_atomically(path, data)
-        os.chmod(path, 0o600)
+        before = os.umask(0o077)  # passwords' hashes are in it; of this process no other thread writes now
+        try:
+            self._fs.unlink(path + TEMPORARY_SUFFIX, missing_ok=True)
+            self._fs.write_atomically(path, data)
+        finally:
+            os.umask(before)
 
     def _root_files(self, homes: dict[tuple[str, int], str]) -> None:
         header = self._cut.header
@@ -304,6 +333,9 @@ class Restore:
                 manager.shutdown()
         finally:
             scheduler.shutdown()
+        for directory in self._directories:
+            if not self._fs.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}"):  # the manager has logged why
+                raise RestoreError(f"{directory}: its logs could not be closed; {_GO_ON.format('see to the disk')}")
 
     def _check(self, manager: LogManager) -> None:
         for entry in self._cut.partitions.values():
@@ -380,12 +412,17 @@ def _finish(jobs: Sequence[Future[None]], pool: ThreadPoolExecutor) -> None:
     for job in done:
         if (error := job.exception()) is not None:
             pool.shutdown(cancel_futures=True)
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise RestoreError(
-                    f"the disk is full ({error.filename or 'restore'}): make room and give the same command again, which goes on "
-                    "where it was; a daemon does not start there before"
-                ) from error
             raise error
+
+
+_GO_ON = "{} and give the same command again, which goes on where it was; a daemon does not start there before"
+
+
+def broken_off(error: OSError, path: str) -> RestoreError:
+    """What to say of a disk that fails in the middle of a restore."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RestoreError(f"{path}: the disk is full; {_GO_ON.format('make room')}")
+    return RestoreError(f"{path}: {error.strerror or error}; {_GO_ON.format('see to the disk')}")
 
 
 def _was_being_cleaned(ledger_file: bytes) -> bool:

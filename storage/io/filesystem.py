@@ -33,7 +33,7 @@ _DIRECTORY_MODE = 0o750
 _SCRATCH_BYTES = 256 * 1024
 _RWF_DONTCACHE = 0x80
 """Drop the pages that this read brings into the cache, those read ahead too, and no others: Linux 6.14, by file system."""
-_TEMPORARY_SUFFIX = ".tmp"  # Kafka's too: whichever broker starts next knows what the file is
+TEMPORARY_SUFFIX = ".tmp"  # Kafka's too: whichever broker starts next knows what the file is
 
 # struct flock of Linux with 64-bit offsets: type, whence, start, length, pid (0 for open-file-description locks).
 _FLOCK = struct.Struct("hhqqi4x")
@@ -268,7 +268,7 @@ def replace_file(file_system: FileSystem, path: StrPath, data: Buffer) -> None:
     may leave the old content.
     """
     target = os.fspath(path)
-    temporary = target + _TEMPORARY_SUFFIX
+    temporary = target + TEMPORARY_SUFFIX
     file = file_system.open(temporary, create=True)
     try:
         file.truncate(0)
