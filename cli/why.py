@@ -56,7 +56,13 @@ def fetch(daemon: HttpDaemon, name: str) -> Any:
         topic, dash, partition = name.rpartition("-")
         if failure.status != 404 or not dash or not partition.isdecimal():
             raise
-    return ask(daemon, "GET", f"/why/{quote(topic, safe='')}/{int(partition)}")
+        no_such_topic = failure
+    try:
+        return ask(daemon, "GET", f"/why/{quote(topic, safe='')}/{int(partition)}")
+    except HttpFailure as failure:
+        if str(failure).startswith("there is no topic"):  # what was given is the topic's name, whatever it ends with
+            raise no_such_topic from None
+        raise
 
 
 def picture(found: Any) -> list[str]:

@@ -77,6 +77,24 @@ def test_a_misspelt_topic_gets_the_nearest_name_without_any_address(daemon: Daem
         assert done.stderr == f"tidelog: there is no topic '{topic[:-1]}'{guess}\n"
 
 
+def test_a_topic_that_is_not_there_is_told_by_its_whole_name_though_it_ends_with_a_number(daemon: Daemon) -> None:
+    """`why paid-2026` said that there is no topic 'paid'."""
+    with closing(KafkaAdminClient(bootstrap_servers=daemon.bootstrap)) as admin:
+        admin.create_topics([NewTopic("piad-2026", 1, 1)])
+    environment = os.environ | {
+        "TIDELOG_LISTENERS": f"PLAINTEXT://{daemon.bootstrap}",
+        "TIDELOG_HTTP_LISTENER": daemon.http,
+    }
+    for name, said in (
+        ("paid-2026", "there is no topic 'paid-2026'; did you mean piad-2026?"),
+        ("piad-2026-7", "topic 'piad-2026' has no partition 7"),
+    ):
+        asked = [sys.executable, "-m", "tidelog.broker", "why", name]
+        done = subprocess.run(asked, capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"tidelog: {said}"), done.stderr
+
+
 def test_a_compacted_topic_is_explained_and_cleaned_on_request(daemon: Daemon) -> None:
     topic = make(daemon, 2, cleanup_policy="compact", segment_bytes="32768", min_cleanable_dirty_ratio="1.0")
     with closing(producer(daemon.bootstrap, linger_ms=0)) as p:

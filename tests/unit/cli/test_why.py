@@ -88,6 +88,10 @@ def test_lines_are_aligned_and_the_last_says_where_settings_are_explained(
     )
 
 
+#: With it no Kafka listener is asked for the nearest name.
+HTTP = ("--http", "127.0.0.1:9404")
+
+
 def test_json_is_the_answer_as_it_is(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "t", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == answer()
@@ -98,9 +102,9 @@ def test_a_partition_is_asked_for_where_no_topic_has_that_name(
 ) -> None:
     assert main(["why", "t-0"]) == 0
     assert asked == ["/why/t-0", "/why/t/0"]
-    assert main(["why", "no-such"]) == 1
-    assert main(["why", "no-1"]) == 1
-    assert capsys.readouterr().err == "tidelog: there is no topic 'no-such'\ntidelog: there is no topic 'no'\n"
+    assert main(["why", "no-such", *HTTP]) == 1
+    assert main(["why", "no-1", *HTTP]) == 1
+    assert capsys.readouterr().err == "tidelog: there is no topic 'no-such'\ntidelog: there is no topic 'no-1'\n"
 
 
 def test_times_and_spans() -> None:
