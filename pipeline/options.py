@@ -16,9 +16,9 @@
     isolation, kafka.isolation.level             read_uncommitted | read_committed
     groupIdPrefix, kafka.group.id, …             taken; there are no groups here
 
-and of our own: `view` (latest | changelog) with `keysStayInPartition` (check | true | false), `splitBytes`, `checkCrcs`,
-`corruptBatches` (fail | skip), `decode` with what it needs (`decode_options.py`). Names are read without regard to
-case, as Spark does.
+and of our own: `view` (latest | changelog) with `keysStayInPartition` (check | true | false) and `latestMemoryBytes`,
+`splitBytes`, `checkCrcs`, `corruptBatches` (fail | skip), `decode` with what it needs (`decode_options.py`). Names are read
+without regard to case, as Spark does.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from enum import Enum
 from ..clients.schemas.decoder import Decoding, Pinned
 from .decode_options import DECODE_NAMES, parse_decoding
 from .exceptions import OptionError
+from .reading.columns import LATEST_MEMORY
 from .wire.settings import ClientSettings
 
 EARLIEST, LATEST = -2, -1
@@ -51,8 +52,8 @@ _KNOWN = (
     "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "isolation", "kafka.isolation.level",
-    "kafka.group.id", "kafka.check.crcs", "columns", "view", "keysStayInPartition", "splitBytes", "checkCrcs", "corruptBatches",
-    *DECODE_NAMES, *_WITHOUT_MEANING,
+    "kafka.group.id", "kafka.check.crcs", "columns", "view", "keysStayInPartition", "latestMemoryBytes", "splitBytes",
+    "checkCrcs", "corruptBatches", *DECODE_NAMES, *_WITHOUT_MEANING,
 )  # fmt: skip
 _NAMES = {name.lower(): name for name in _KNOWN}
 _OFFSET_WORDS = {"earliest": EARLIEST, "latest": LATEST}
@@ -112,6 +113,7 @@ class Options:
     read_committed: bool = False
     view: View = View.RECORDS
     keys_stay: KeysStay = KeysStay.CHECK
+    latest_memory: int = LATEST_MEMORY
     split_bytes: int | None = None
     decode: Decoding | None = None
     pinned: Pinned | None = None
@@ -170,6 +172,7 @@ def parse_options(given: Mapping[str, str], cores: int = 0) -> Options:
         read_committed=_isolation(found),
         view=View(_choice(found, "view", tuple(choice.value for choice in View))),
         keys_stay=KeysStay(_choice(found, "keysStayInPartition", tuple(choice.value for choice in KeysStay))),
+        latest_memory=_number(found, "latestMemoryBytes", least=1) or LATEST_MEMORY,
         split_bytes=_number(found, "splitBytes", least=1),
         check_crc=_boolean(found, "checkCrcs", default=_boolean(found, "kafka.check.crcs", default=True)),
         decode=parse_decoding(found, topics),

@@ -276,7 +276,9 @@ def _batches(
 
     parts = read(split, options, wish_for([*names, "key", "value"]))
     if options.view is View.LATEST:
-        yield from latest(parts, names, split.topic, split.partition, partition.keeping or Keeping())
+        yield from latest(
+            parts, names, split.topic, split.partition, partition.keeping or Keeping(), options.latest_memory
+        )
     else:
         yield from changelog(parts, names, split.topic, split.partition)
 

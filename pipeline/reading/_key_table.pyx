@@ -113,6 +113,61 @@ cdef class KeyTable:
         if fault == 2:
             raise ValueError("a value is negative, or a position lies outside of the keys' bytes")
 
+    def buckets(self, int64_t rows, keys, int64_t count, found):
+        """found[i]: to which of `count` buckets row i's key belongs, −1 for a row without a key. Says nothing of any key.
+
+        By other bits of the hash than those that choose slots. `found` is a buffer of `rows` int64. ValueError: a buffer is
+        too small, or there are no buckets.
+        """
+        cdef Py_buffer validity, positions, data, into
+        cdef int fault
+        _, validity_block, positions_block, data_block = keys
+        PyObject_GetBuffer(validity_block, &validity, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(positions_block, &positions, PyBUF_SIMPLE)
+            try:
+                PyObject_GetBuffer(data_block, &data, PyBUF_SIMPLE)
+                try:
+                    PyObject_GetBuffer(found, &into, PyBUF_SIMPLE | PyBUF_WRITABLE)
+                    try:
+                        if (
+                            rows < 0 or count <= 0 or validity.len * 8 < rows or positions.len < 4 * (rows + 1)
+                            or into.len < 8 * rows
+                        ):
+                            raise ValueError("a buffer is too small, or there are no buckets")
+                        with nogil:
+                            fault = self._buckets(
+                                rows, <const uint8_t *>validity.buf, <const int32_t *>positions.buf,
+                                <const uint8_t *>data.buf, data.len, count, <int64_t *>into.buf,
+                            )
+                    finally:
+                        PyBuffer_Release(&into)
+                finally:
+                    PyBuffer_Release(&data)
+            finally:
+                PyBuffer_Release(&positions)
+        finally:
+            PyBuffer_Release(&validity)
+        if fault:
+            raise ValueError("a position lies outside of the keys' bytes")
+
+    cdef int _buckets(
+        self, int64_t rows, const uint8_t *validity, const int32_t *positions, const uint8_t *data, int64_t size,
+        int64_t count, int64_t *found,
+    ) noexcept nogil:
+        """0; 2: an input is wrong."""
+        cdef int64_t row
+        cdef tl_hash hashed
+        for row in range(rows):
+            if not validity[row >> 3] >> (row & 7) & 1:
+                found[row] = -1
+                continue
+            if positions[row] < 0 or positions[row] > positions[row + 1] or positions[row + 1] > size:
+                return 2
+            hashed = tl_siphash(self._k0, self._k1, data + positions[row], positions[row + 1] - positions[row])
+            found[row] = <int64_t>(hashed.high % <uint64_t>count)
+        return 0
+
     cdef int _replace(
         self, int64_t rows, const uint8_t *validity, const int32_t *positions, const uint8_t *data, int64_t size,
         const int64_t *values, int64_t *previous,

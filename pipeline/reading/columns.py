@@ -12,6 +12,9 @@ ROWS_AT_ONCE = 16_384
 #: Bytes after which they are handed on all the same.
 BYTES_AT_ONCE = 32 << 20
 
+#: Bytes that a task of `view=latest` has of rows and keys, about, before they go by way of a disk.
+LATEST_MEMORY = 512 << 20
+
 
 class Wish(NamedTuple):
     """Wanted columns and records. Timestamps in ms, both ends included."""

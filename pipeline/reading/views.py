@@ -1,7 +1,8 @@
 """Views of one partition: the latest row of each key, or every row with what it changes. In Arrow and a kernel; no Spark.
 
 `view=latest` keeps the rows that are the last of their key so far and drops the others, so that memory follows the keys
-and not the log. Rows without a key belong to no key, and are in no view of the latest. A key may be in two partitions when
+and not the log; where there are too many keys for it, rows go by way of a disk, divided by their keys (`spill.py`). Rows
+without a key belong to no key, and are in no view of the latest. A key may be in two partitions when
 producers have a partitioner of their own or the number of partitions has changed: nobody's metadata tells of that, but
 the keys do. Each row's key is held against Kafka's default partitioner, which puts a key into one partition only; one that is
 somewhere else ends the read, with what to do.
@@ -9,6 +10,7 @@ somewhere else ends the read, with what to do.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,10 +22,14 @@ from ...protocol.records._batches import first_elsewhere
 from ..exceptions import PipelineError
 from ._key_table import KeyTable
 from .arrow import record_batch
-from .columns import BYTES_AT_ONCE, ROWS_AT_ONCE, Keeping
+from .columns import BYTES_AT_ONCE, LATEST_MEMORY, ROWS_AT_ONCE, Keeping
+from .spill import BUCKETS, Spill
 
 if TYPE_CHECKING:
+    from ...protocol.records._columns import Binary
     from .columns import Columns
+
+logger = logging.getLogger(__name__)
 
 #: Rows that may be kept although they are nobody's latest any more, beside as many as there are keys.
 SPARE_ROWS = 1 << 18
@@ -43,42 +49,99 @@ class _Block(NamedTuple):
     numbers: Any
 
 
+#: Beside the rows' own columns: whether the row is a tombstone.
+_GONE = "_gone"
+
+
 def latest(
-    parts: Iterator[Columns], names: Sequence[str], topic: str, partition: int, keeping: Keeping
-) -> Iterator[Any]:
-    """`pyarrow.RecordBatch`es with one row per key, in the order of offsets; without keys whose last row is a tombstone, unless
-    those are kept. `parts` have keys and values. KeysMoveError, and whatever the parts raise.
+    parts: Iterator[Columns], names: Sequence[str], topic: str, partition: int, keeping: Keeping,
+    memory: int = LATEST_MEMORY,
+) -> Iterator[Any]:  # fmt: skip
+    """`pyarrow.RecordBatch`es with one row per key, without keys whose last row is a tombstone, unless those are kept: in the
+    order of offsets, or in none where the rows of the keys take more than about `memory` bytes and go by way of a disk.
+    `parts` have keys and values. KeysMoveError, SpillError, and whatever the parts raise.
     """
-    table = KeyTable(os.urandom(16))
+    plain = [*names] if "key" in names else [*names, "key"]
+
+    def made() -> Iterator[Any]:
+        for columns in parts:
+            assert columns.keys is not None
+            assert columns.values is not None
+            if keeping.partitions:
+                _check_place(columns, topic, partition, keeping.partitions)
+            rows = record_batch(columns, plain, topic, partition)
+            gone = pa.array(~_valid(columns.rows, columns.values))
+            yield pa.RecordBatch.from_arrays([*rows.columns, gone], names=[*plain, _GONE])
+
+    for rows in _newest(made(), tombstones=keeping.tombstones, memory=memory):
+        yield rows.select(list(names))
+
+
+def _newest(parts: Iterator[Any], *, tombstones: bool, memory: int) -> Iterator[Any]:
+    """The last row of each key, of batches in order with `key` and `_GONE`."""
+    secret = os.urandom(16)
+    table = KeyTable(secret)
     blocks: list[_Block] = []
-    counted, stored, superseded = 0, 0, 0
+    counted, stored, superseded, held = 0, 0, 0, 0
     is_last: Any = np.zeros(ROWS_AT_ONCE, dtype=bool)
-    for columns in parts:
-        rows = columns.rows
-        assert columns.keys is not None
-        assert columns.values is not None
-        if keeping.partitions:
-            _check_place(columns, topic, partition, keeping.partitions)
-        numbers: Any = np.arange(counted, counted + rows, dtype=np.int64)
-        previous: Any = np.empty(rows, dtype=np.int64)
-        table.replace(rows, columns.keys, numbers, previous)
-        counted += rows
-        if len(is_last) < counted:
-            is_last = np.concatenate([is_last, np.zeros(max(len(is_last), rows), dtype=bool)])
-        shown = _valid(rows, columns.keys)
-        if not keeping.tombstones:
-            shown &= _valid(rows, columns.values)
-        is_last[counted - rows : counted] = shown
-        replaced = previous[previous >= 0]
-        is_last[replaced] = False
-        blocks.append(_Block(record_batch(columns, names, topic, partition), numbers))
-        stored += rows
-        superseded += len(replaced) + rows - int(np.count_nonzero(shown))
-        if superseded > stored // 2 + SPARE_ROWS:
-            blocks = _kept(blocks, is_last)
-            stored, superseded = sum(block.rows.num_rows for block in blocks), 0
-    for block in _kept(blocks, is_last):
-        yield block.rows
+    with Spill() as spill:
+        for made in parts:
+            rows = made.num_rows
+            if not rows:
+                continue
+            keys = _column(made.column("key"))
+            numbers: Any = np.arange(counted, counted + rows, dtype=np.int64)
+            previous: Any = np.empty(rows, dtype=np.int64)
+            table.replace(rows, keys, numbers, previous)
+            counted += rows
+            if len(is_last) < counted:
+                is_last = np.concatenate([is_last, np.zeros(max(len(is_last), rows), dtype=bool)])
+            shown = _valid(rows, keys)
+            if not (tombstones or spill.is_used):  # those that are on disk must still be taken away
+                shown &= ~made.column(_GONE).to_numpy(zero_copy_only=False)
+            is_last[counted - rows : counted] = shown
+            replaced = previous[previous >= 0]
+            is_last[replaced] = False
+            blocks.append(_Block(made, numbers))
+            stored, held = stored + rows, held + made.nbytes
+            superseded += len(replaced) + rows - int(np.count_nonzero(shown))
+            is_full = held + table.memory > memory
+            if is_full or superseded > stored // 2 + SPARE_ROWS:
+                blocks = _kept(blocks, is_last)
+                stored, superseded = sum(block.rows.num_rows for block in blocks), 0
+                held = sum(block.rows.nbytes for block in blocks)
+            # Half of it: what is just below would be looked through for each part that comes.
+            if is_full and stored > 1 and held + table.memory > memory // 2:
+                _put_away(blocks, table, spill)
+                table, blocks = KeyTable(secret), []
+                counted, stored, held = 0, 0, 0
+        blocks = _kept(blocks, is_last)
+        if not spill.is_used:
+            for block in blocks:
+                yield block.rows
+            return
+        _put_away(blocks, table, spill)
+        blocks, table = [], KeyTable(secret)
+        logger.info("the newest rows of a partition went by way of a disk: %d bytes", spill.bytes)
+        for part in spill.parts():
+            yield from _newest(part, tombstones=tombstones, memory=memory)
+
+
+def _put_away(blocks: list[_Block], table: KeyTable, spill: Spill) -> None:
+    for block in blocks:
+        rows = block.rows.num_rows
+        buckets: Any = np.empty(rows, dtype=np.int64)
+        table.buckets(rows, _column(block.rows.column("key")), BUCKETS, buckets)
+        spill.add(block.rows, buckets)
+
+
+def _column(keys: Any) -> Binary:
+    """Arrow's keys as `ColumnBuilder.take` gives a column."""
+    assert keys.offset == 0
+    validity, positions, data = keys.buffers()
+    column: Any = (keys.null_count, validity or b"\xff" * (len(keys) // 8 + 1), positions, data or b"")
+    found: Binary = column
+    return found
 
 
 def changelog(parts: Iterator[Columns], names: Sequence[str], topic: str, partition: int) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("pyarrow", reason="of the extra `pipeline`")
 
 from tidelog.pipeline.reading import views
 from tidelog.pipeline.reading.columns import Columns, Keeping
+from tidelog.pipeline.reading.spill import SpillError
 from tidelog.protocol.records._batches import murmur2
 from tidelog.protocol.records._columns import ColumnBuilder
 
@@ -60,6 +62,21 @@ def test_the_latest_row_of_each_key(log: list[Record], size: int, tombstones: bo
     assert all((row["topic"], row["partition"]) == ("t", 3) for row in found)
 
 
+@given(logs(), st.integers(1, 20), st.booleans(), st.integers(1, 40_000))
+def test_the_latest_rows_are_the_same_by_way_of_a_disk(
+    log: list[Record], size: int, tombstones: bool, memory: int
+) -> None:
+    """From no memory at all, where every key is alone in its file in the end, up to where some parts stay in memory."""
+    newest = {one.key: one for one in log if one.key is not None}
+    wanted = sorted(one for one in newest.values() if tombstones or one.value is not None)
+    for names in (NAMES, ["offset"]):
+        found = rows(views.latest(parts(log, size), names, "t", 3, Keeping(tombstones=tombstones), memory))
+        assert sorted(row["offset"] for row in found) == [one.offset for one in wanted]
+        assert all(list(row) == names for row in found)
+        if names == NAMES:
+            assert sorted(Record(row["offset"], row["key"], row["value"]) for row in found) == wanted
+
+
 @given(logs(), st.integers(1, 20))
 def test_each_change_and_what_it_changes(log: list[Record], size: int) -> None:
     last: dict[bytes, Record] = {}
@@ -104,3 +121,50 @@ def test_memory_follows_the_keys_and_not_the_log(monkeypatch: pytest.MonkeyPatch
     log = [Record(offset, b"%d" % (offset % 10), b"v") for offset in range(20_000)]
     assert len(rows(views.latest(parts(log, 50), NAMES, "t", 0, Keeping()))) == 10
     assert max(sizes) <= 2 * (10 + 100) + 100
+
+
+def test_more_keys_than_memory_has_room_for_go_by_way_of_a_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Rows and keys that are held stay below the limit and a part; nothing is left on the disk, not even by who stops reading."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/nowhere")
+    limit, held, spilled = 1 << 20, [], []
+    kept, put_away = views._kept, views._put_away
+
+    def held_by(blocks: Any, is_last: Any) -> Any:
+        held.append(sum(block.rows.nbytes for block in blocks))
+        return kept(blocks, is_last)
+
+    def seen(blocks: Any, table: Any, spill: Any) -> None:
+        put_away(blocks, table, spill)
+        spilled.append(spill.bytes)
+        assert len(list(tmp_path.iterdir())) == 1
+
+    monkeypatch.setattr(views, "_kept", held_by)
+    monkeypatch.setattr(views, "_put_away", seen)
+    # Each key three times, far from one another; the last time every third is a tombstone.
+    count = 20_000
+    log = [
+        Record(turn * count + number, b"key %d" % number, None if turn == 2 and number % 3 == 0 else bytes(100))
+        for turn in range(3)
+        for number in range(count)
+    ]
+    found = rows(views.latest(parts(log, 1000), ["offset", "value"], "t", 0, Keeping(), limit))
+    assert sorted(row["offset"] for row in found) == [2 * count + number for number in range(count) if number % 3]
+    assert len(spilled) > 3
+    assert max(held) < limit + 200_000, "a part has 150 kB"
+    assert not list(tmp_path.iterdir())
+    reading = views.latest(parts(log, 1000), ["offset"], "t", 0, Keeping(), limit)
+    next(reading)
+    assert list(tmp_path.iterdir())
+    reading.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_takes_no_rows_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "gone"))
+    log = [Record(offset, b"%d" % offset, b"v") for offset in range(100)]
+    with pytest.raises(
+        SpillError, match=r"cannot put them into .*gone \(No such file or directory\); give spark.local.dir"
+    ):
+        rows(views.latest(parts(log, 50), NAMES, "t", 0, Keeping(), 1))

@@ -54,6 +54,8 @@ def test_keys_that_stay_in_a_partition_need_no_shuffle(spark: Any, tmp_path: Pat
     frame = spark.read.format("tidelog").options(**options).load()
     assert pairs(frame) == newest(rows)
     assert "Exchange" not in frame._jdf.queryExecution().toString()
+    # Memory for a part of them: the others go by way of a disk.
+    assert pairs(spark.read.format("tidelog").options(**options, latestMemoryBytes="2000").load()) == newest(rows)
     # What is shown does not choose what is the latest.
     everything = {(row.partition, row.offset) for row in frame.collect()}
     middle = sorted(offset for _, offset in everything)[len(everything) // 2]

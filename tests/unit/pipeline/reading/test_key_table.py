@@ -76,3 +76,30 @@ def test_keys_that_are_elsewhere_are_found(keys: list[bytes | None], partitions:
         row for row, key in enumerate(keys) if key is not None and (murmur2(key) & 0x7FFFFFFF) % partitions != partition
     ]
     assert first_elsewhere(len(keys), column(keys), partition, partitions) == min(elsewhere, default=-1)
+
+
+@given(st.lists(KEYS, max_size=40), st.integers(1, 100))
+def test_a_keys_bucket_is_its_own(keys: list[bytes | None], count: int) -> None:
+    table = KeyTable(bytes(range(16)))
+    found = bytearray(8 * len(keys))
+    table.buckets(len(keys), column(keys), count, found)
+    buckets = struct.unpack(f"<{len(keys)}q", found)
+    assert all(
+        (bucket == -1) if key is None else 0 <= bucket < count for key, bucket in zip(keys, buckets, strict=True)
+    )
+    assert len(set(zip(keys, buckets, strict=True))) == len(set(keys)), "a key has one bucket, wherever it stands"
+    assert table.keys == 0, "nothing is said of them"
+
+
+def test_keys_go_to_all_buckets_and_what_is_no_column_is_refused() -> None:
+    table, keys = KeyTable(bytes(16)), [b"key %d" % number for number in range(2000)]
+    found = bytearray(8 * len(keys))
+    table.buckets(len(keys), column(keys), 64, found)
+    assert len(set(struct.unpack(f"<{len(keys)}q", found))) == 64
+    with pytest.raises(ValueError, match="there are no buckets"):
+        table.buckets(len(keys), column(keys), 0, found)
+    with pytest.raises(ValueError, match="too small"):
+        table.buckets(len(keys), column(keys), 64, found[:-1])
+    nulls, validity, positions, data = column(keys)
+    with pytest.raises(ValueError, match="outside of the keys' bytes"):
+        table.buckets(len(keys), (nulls, validity, positions, data[:-1]), 64, found)
