@@ -314,7 +314,7 @@ class TopicRegistry:
         if partitions <= topic.partition_count:
             raise ProtocolError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"topic '{name}' has {topic.partition_count} partitions; {partitions} would not be more",
+                f"topic '{name}' has {topic.partition_count} of them; {partitions} partitions would not be more",
             )
         if partitions - topic.partition_count > MAX_PARTITIONS_PER_REQUEST:
             raise ProtocolError(

@@ -12,6 +12,8 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
+from ..support.output import plural
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -58,4 +60,4 @@ def picture(findings: Sequence[Finding]) -> list[str]:
         if finding.status != OK:
             lines.append(f"      do:  {finding.advice}")
     counts = {status: sum(finding.status == status for finding in findings) for status in (OK, WARN, FAIL)}
-    return [*lines, f"{counts[OK]} ok, {counts[WARN]} warnings, {counts[FAIL]} failures"]
+    return [*lines, f"{counts[OK]} ok, {plural(counts[WARN], 'warning')}, {plural(counts[FAIL], 'failure')}"]

@@ -71,13 +71,14 @@ def _line(finding: Finding) -> str:
 
 def _print_summary(found: list[Finding], faults: int, read: str) -> None:
     """Print what to do about each kind of fault, and the verdict; `read` says what was read."""
+    from ..support.output import plural
+
     rules = {finding.rule: finding for finding in found}
     for rule, finding in rules.items():
         if finding.is_fault:
             print(f"\n{rule}: {finding.meaning}.\n  What to do: {finding.remedy}.")
-    verdict = "no fault" if not faults else "1 fault" if faults == 1 else f"{faults} faults"
-    notes = len(found) - faults
-    print(f"{chr(10) if faults else ''}{verdict}, {notes} note{'s' * (notes != 1)}; {read}")
+    verdict = plural(faults, "fault") if faults else "no fault"
+    print(f"{chr(10) if faults else ''}{verdict}, {plural(len(found) - faults, 'note')}; {read}")
 
 
 def _print_json(found: list[Finding], faults: int, read: int) -> None:

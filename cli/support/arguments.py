@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 _REQUIRED = "the following arguments are required: "
+#: argparse's words for a text that `int` or `float` does not take.
+_NO_NUMBER = re.compile("invalid (int|float) value: (.*)", re.DOTALL)
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -20,6 +23,7 @@ class ArgumentParser(argparse.ArgumentParser):
         if message.startswith(_REQUIRED) and message.removeprefix(_REQUIRED) in self._metavars_of_commands():
             self.print_help(sys.stderr)
             self.exit(2)
+        message = _NO_NUMBER.sub(lambda found: f"{found[2]} is no {'whole ' * (found[1] == 'int')}number", message)
         self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` shows how it is used)\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:

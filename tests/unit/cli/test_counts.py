@@ -18,7 +18,7 @@ SHOWN = sorted(
 )
 _NOUNS = (
     r" (more )?(access rules?|batch(es)?|bytes?|connections?|cuts?|days?|files?|groups?|hours?|members?|messages?|minutes?"
-    r"|offsets?|partitions?|places?|problems?|producers?|records?|segments?|settings?|topics?|transactions?|users?)\b"
+    r"|failures?|faults?|notes?|offsets?|partitions?|places?|problems?|producers?|records?|segments?|settings?|topics?|transactions?|users?|warnings?)\b"
 )
 
 

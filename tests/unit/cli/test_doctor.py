@@ -22,7 +22,7 @@ def test_each_says_why_and_what_is_not_well_what_to_do() -> None:
         "warn  clock             not synchronised",
         "      why: retention goes by it",
         "      do:  run chrony",
-        "1 ok, 1 warnings, 0 failures",
+        "1 ok, 1 warning, 0 failures",
     ]
 
 
@@ -38,7 +38,7 @@ def test_exit_codes_and_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     }
     monkeypatch.setattr(doctor, "examine", lambda *_: [*FINDINGS, Finding("disk", FAIL, "full", "it is", "free some")])
     assert main(["doctor"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "1 ok, 1 warnings, 1 failures"
+    assert capsys.readouterr().out.splitlines()[-1] == "1 ok, 1 warning, 1 failure"
 
 
 def test_this_machine_and_a_directory_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,11 @@ from tidelog.cli.main import build_parser, main
             ["topics", "list", "--intrnal"],
             "tidelog topics list: there is no option --intrnal; did you mean --internal?",
         ),
+        (
+            ["consume", "t", "--offset", "x"],
+            "tidelog consume: argument --offset: 'x' is no whole number (`tidelog consume",
+        ),
+        (["clean", "t", "--timeout", "1h"], "tidelog clean: argument --timeout: '1h' is no number (`tidelog clean"),
         (["topics", "create", "x", "--partiton=3"], "there is no option --partiton; did you mean --partitions?"),
         (["topics", "create"], "tidelog topics create: the following arguments are required: TOPIC"),
         (["topics", "list", "more"], "unrecognized arguments: more"),
