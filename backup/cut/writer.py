@@ -336,16 +336,17 @@ class CutWriter:
 
     def _send_whole(self, plans: list[PartitionPlan]) -> None:
         """Send the segments that go as objects of their own, some at a time, and wait for all of them."""
-        jobs = {
-            self._fold(planned.cut, one): one
-            for planned in plans
-            for one in planned.segments
-            if one.is_whole and one.done is None
-        }
-        if not jobs:
+        waits_for = self._waits_for(plans)
+        if not waits_for:
             return
-        self.progress.waits_for = self._waits_for(plans)
+        self.progress.waits_for = waits_for
         try:
+            jobs = {
+                self._fold(planned.cut, one): one
+                for planned in plans
+                for one in planned.segments
+                if one.is_whole and one.done is None
+            }
             wait(jobs)
         finally:
             self.progress.waits_for = ()

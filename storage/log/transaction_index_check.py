@@ -90,7 +90,10 @@ def index_aborted(
     log_start_offset: int,
     time: Time,
 ) -> None:
-    """Write the index of `segment`, one of `segments`, from the log, durably.
+    """Add to the index of `segment`, one of `segments`, what the log has of aborted transactions, durably.
+
+    Entries that are there stay, since a restore and compaction leave some of which the log has the marker alone; whether
+    they can be is for `check_transaction_indexes`, later in the load.
 
     `snapshots`: offsets of those of the producers, from the newest of which at or below the segment the log is read.
     """
@@ -99,7 +102,18 @@ def index_aborted(
     producers.found_snapshots(offset for offset in snapshots if offset <= segment.base_offset)
     replay = ProducerReplay(directory, producers, time)
     replay.catch_up(earlier, log_start_offset, segment.base_offset)
-    _write(directory, segment.base_offset, replay.aborted_of([segment]))
+    aborted = {txn.last_offset: txn for txn in _readable(directory, segment.base_offset)}
+    aborted |= {txn.last_offset: txn for txn in replay.aborted_of([segment])}
+    _write(directory, segment.base_offset, [aborted[offset] for offset in sorted(aborted)])
+
+
+def _readable(directory: LogDirectory, base_offset: int) -> list[AbortedTxn]:
+    """Entries of an index; none where it is missing or damaged."""
+    try:
+        path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX)
+        return list(TransactionIndex(directory.file_system, path, base_offset).all())
+    except CorruptIndexError:
+        return []
 
 
 def _write(directory: LogDirectory, base_offset: int, aborted: Sequence[AbortedTxn]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from support.cleaning import Producer, aborted_transactions
+from support.cleaning import CleaningWorld, Producer, aborted_transactions, put
 from support.logs import ROOT, World, append
 from tidelog.storage.log.transaction_index_check import HELD_AGAINST_LOG
 from tidelog.storage.segment.names import file_name
@@ -145,3 +145,28 @@ def test_it_is_made_anew_with_an_offset_index_that_was_deleted_beside_it(world: 
     again.log_config = world.log_config
     again.start()
     assert state.contents()[INDEX] == good
+
+
+def test_entries_stay_of_which_the_log_has_no_records_any_more() -> None:
+    """Compaction has taken a transaction's records, or a restored directory has its index and not its offset index."""
+    world = CleaningWorld()
+    world.start(cleanup_policy=frozenset({"compact"}))
+    log, producer = world.log(), Producer(7)
+    producer.send(log, (b"a", b"1"), (b"b", b"2"))
+    producer.end(log, commit=False)
+    producer.send(log, (b"c", b"1"))  # a producer's last batch stays, without records
+    producer.end(log, commit=True)
+    put(log, "k", "v")
+    log.roll()
+    log.flush()
+    put(log, "k", "active")
+    before = aborted_transactions(log)
+    world.clean_all()
+    assert [txn[:3] for txn in before] == [txn[:3] for txn in aborted_transactions(world.log())] == [(7, 0, 2)]
+    world.stop()
+    path = f"{ROOT}/t-0/{file_name(0, '.index')}"
+    assert path in world.fake.contents()
+    world.fake.unlink(path)
+    world.start(cleanup_policy=frozenset({"compact"}))
+    assert [txn[:3] for txn in aborted_transactions(world.log())] == [(7, 0, 2)]
+    world.stop()
