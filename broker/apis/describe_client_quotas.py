@@ -17,6 +17,7 @@ from ...protocol.messages.describe_client_quotas import (
 from ..quotas.quota import Component, Match, check_filter
 from ..requests.access import requires_cluster
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation
 
@@ -33,22 +34,26 @@ if TYPE_CHECKING:
 )
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
-) -> DescribeClientQuotasResponse:
+) -> DescribeClientQuotasResponse | ChunkedResult[DescribeClientQuotasResponse]:
+    return run_in_chunks(_steps(request, context), context)
+
+
+def _steps(request: DescribeClientQuotasRequest, context: RequestContext) -> Steps[DescribeClientQuotasResponse]:
     try:
-        components = [_component(component) for component in request.components]
-        check_filter(components)
+        components = check_filter(_component(component) for component in request.components)
     except ProtocolError as error:
         code, message = error_code(error)
         return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
-    return DescribeClientQuotasResponse(
-        entries=[
+    entries = []
+    for _, entity, values in (yield from context.services.quotas.describe(components, request.strict)):
+        entries.append(
             EntryData(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
                 values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
             )
-            for entity, values in context.services.quotas.describe(components, request.strict)
-        ]
-    )
+        )
+        yield 1
+    return DescribeClientQuotasResponse(entries=entries)
 
 
 def _component(component: ComponentData) -> Component:

@@ -13,6 +13,7 @@ from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRespon
 from ..groups.classic.events import LeavingMember
 from ..requests.access import requires_field
 from ..requests.registry import api
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -27,20 +28,26 @@ if TYPE_CHECKING:
     many_names=True,
     is_slow_change=True,
 )
-def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-    single = context.api_version <= 2
-    members = (
-        [LeavingMember(request.member_id)]
-        if single
-        else [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members]
-    )
-    code, left = context.services.groups.leave(request.group_id, members)
-    if single:
+def leave_group(
+    request: LeaveGroupRequest, context: RequestContext
+) -> LeaveGroupResponse | ChunkedResult[LeaveGroupResponse]:
+    if context.api_version <= 2:
+        code, left = context.services.groups.leave(request.group_id, [LeavingMember(request.member_id)])
         return LeaveGroupResponse(error_code=left[0].error if left else code)
-    return LeaveGroupResponse(
-        error_code=code,
-        members=[
-            MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=each.error)
-            for each in left
-        ],
-    )
+    return run_in_chunks(_steps(request, context), context)
+
+
+def _steps(request: LeaveGroupRequest, context: RequestContext) -> Steps[LeaveGroupResponse]:
+    """All leave at once, as the group has to see it, also where the client goes meanwhile; what is before and after it is not."""
+    leaving: list[LeavingMember] = []
+    for each in request.members:
+        leaving.append(LeavingMember(each.member_id, each.group_instance_id, each.reason))
+        yield 1
+    code, left = context.services.groups.leave(request.group_id, leaving)
+    rows: list[MemberResponse] = []
+    for gone in left:
+        yield 1
+        rows.append(
+            MemberResponse(member_id=gone.member_id, group_instance_id=gone.group_instance_id, error_code=gone.error)
+        )
+    return LeaveGroupResponse(error_code=code, members=rows)

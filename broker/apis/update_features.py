@@ -40,6 +40,7 @@ _LAST_WITH_RESULTS = 1
     UpdateFeaturesRequest,
     requires=(requires_cluster(AclOperation.ALTER),),
     audited=True,
+    many_names=True,
 )
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     services = context.services

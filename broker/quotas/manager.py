@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
     from ..metadata.store import MetadataStore
+    from ..runtime.cooperative import Steps
 
 log = logging.getLogger(__name__)
 
@@ -129,13 +131,19 @@ class QuotaManager:
 
     # -- administration
 
-    def describe(self, components: Sequence[Component], strict: bool) -> list[tuple[Entity, Mapping[str, float]]]:
-        """Entities that match, with their quotas."""
-        return [
-            (entity, values)
-            for entity, values in sorted(self.table.entries.items(), key=lambda item: entity_name(item[0]))
-            if matches(entity, components, strict)
-        ]
+    def describe(
+        self, components: Sequence[Component], strict: bool
+    ) -> Steps[list[tuple[str, Entity, Mapping[str, float]]]]:
+        """Entities that match, as they are now, with their names and quotas, in the order of names. A step for each entity."""
+        found: list[tuple[str, Entity, Mapping[str, float]]] = []
+        for entity, values in list(
+            self.table.entries.items()
+        ):  # which change between steps, while `values` are replaced
+            if matches(entity, components, strict):
+                found.append((entity_name(entity), entity, values))
+            yield 1
+        found.sort(key=itemgetter(0))
+        return found
 
     async def alter(
         self, parts: Sequence[tuple[str, str | None]], changes: Mapping[str, float | None], validate_only: bool

@@ -109,22 +109,24 @@ def check_value(entity: Entity, key: str, value: float) -> None:
             raise _invalid(f"quota {key} is a whole number up to {most}, not {value}")
 
 
-def check_filter(components: Sequence[Component]) -> None:
-    """Raise `ProtocolError` for a filter that contradicts itself or names unknown types."""
-    types = [component.entity_type for component in components]
+def check_filter(components: Iterable[Component]) -> list[Component]:
+    """The filter, of one component for each entity type at most. Raises `ProtocolError` at the first that contradicts those
+    before it or names an unknown type: of any number, four are looked at."""
+    checked: dict[str, Component] = {}
     for component in components:
-        if not component.entity_type:
+        kind = component.entity_type
+        if not kind:
             raise _invalid("an entity type is empty")
-        if component.entity_type not in (USER, CLIENT_ID, IP):
-            raise ProtocolError(
-                ErrorCode.UNSUPPORTED_VERSION, f"entity type '{component.entity_type}' is not known to this broker"
-            )
+        if kind not in (USER, CLIENT_ID, IP):
+            raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"entity type '{kind}' is not known to this broker")
         if (component.match is Match.EXACT) == (component.name is None):
-            raise _invalid(f"a {component.entity_type} is matched exactly with a name, and otherwise without one")
-    if len(set(types)) < len(types):
-        raise _invalid(f"a filter has each entity type once, not {', '.join(types)}")
-    if IP in types and len(types) > 1:
-        raise _invalid(f"a filter can't ask for an {IP} together with a {USER} or {CLIENT_ID}")
+            raise _invalid(f"a {kind} is matched exactly with a name, and otherwise without one")
+        if kind in checked:
+            raise _invalid(f"a filter has each entity type once, not {', '.join([*checked, kind])}")
+        checked[kind] = component
+        if IP in checked and len(checked) > 1:
+            raise _invalid(f"a filter can't ask for an {IP} together with a {USER} or {CLIENT_ID}")
+    return list(checked.values())
 
 
 def matches(entity: Entity, components: Iterable[Component], strict: bool) -> bool:

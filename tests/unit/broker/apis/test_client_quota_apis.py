@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.permissions import EVERYTHING
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.alter_client_quotas import alter_client_quotas
 from tidelog.broker.apis.describe_client_quotas import describe_client_quotas
+from tidelog.broker.quotas.quota import Match
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -79,6 +81,45 @@ async def test_set_change_and_remove(tmp_path: Path, version: int) -> None:
         default = ComponentData(entity_type="user", match_type=1, match=None)
         assert describe(world, version, default, strict=True) == []
         assert describe(world, version, default) == [(both, {"consumer_byte_rate": 2.0})]
+
+
+async def test_very_many_quotas_are_told_in_turns_and_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both the looking and the telling; one that goes meanwhile is told as it was."""
+    turns: list[int] = []
+    async with topic_world(tmp_path) as world:
+        names = [f"u{number:04}" for number in range(1000)]
+        for name in reversed(names):
+            world.quotas.table.set((("user", name),), {"producer_byte_rate": 1.0})
+
+        async def next_turn() -> None:
+            turns.append(1)
+            world.quotas.table.set((("user", names[-len(turns)]),), {})
+
+        monkeypatch.setitem(EVERYTHING, "next_turn", next_turn)
+        request = DescribeClientQuotasRequest(components=[])
+        answer: Any = await describe_client_quotas(request, world.context(1))  # type: ignore[misc]
+        assert [found.entity[0].entity_name for found in answer.entries] == names
+        assert len(turns) >= 2 * 1000 // 100 - 2
+        exact = ComponentData(entity_type="user", match_type=0, match=names[0])
+        answer = await describe_client_quotas(DescribeClientQuotasRequest(components=[exact]), world.context(1))  # type: ignore[misc]
+        assert [found.entity[0].entity_name for found in answer.entries] == names[:1]
+
+
+async def test_of_a_filter_with_very_many_components_four_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their number: there are three types, each of which it may have once."""
+    looked: list[int] = []
+    monkeypatch.setattr(
+        "tidelog.broker.apis.describe_client_quotas.Match", lambda value: looked.append(value) or Match(value)
+    )
+    kinds = ("user", "client-id", "user")
+    async with topic_world(tmp_path) as world:
+        many = [ComponentData(entity_type=kinds[number % 3], match_type=1, match=None) for number in range(10_000)]
+        assert describe(world, 1, *many) == ErrorCode.INVALID_REQUEST
+    assert len(looked) <= 4
 
 
 async def test_refusals(tmp_path: Path) -> None:

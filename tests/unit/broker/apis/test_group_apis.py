@@ -25,7 +25,9 @@ from tidelog.broker.apis.offset_delete import offset_delete
 from tidelog.broker.apis.offset_fetch import offset_fetch
 from tidelog.broker.apis.sync_group import sync_group
 from tidelog.broker.metadata.features import Features
+from tidelog.broker.network.outbound import received
 from tidelog.broker.requests.registry import load_apis
+from tidelog.broker.runtime.cooperative import ChunkedResult
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -91,6 +93,8 @@ class GroupApis:
             local_address=("broker.example", 9092),
         )
         answer = handler(decoded, context)
+        if isinstance(answer, ChunkedResult):
+            answer = received(answer)
         if asyncio.iscoroutine(answer):
             task = self.harness.loop.create_task(answer)
             run_callbacks(self.harness.loop)
@@ -305,6 +309,35 @@ def test_static_members_on_the_wire(apis):
     bye = LeaveGroupRequest(group_id="g", members=[MemberIdentity(group_instance_id="one")])
     (left,) = apis.ask(leave_group, bye, LeaveGroupResponse, 5).members
     assert (left.error_code, left.group_instance_id) == (0, "one")
+
+
+@pytest.mark.parametrize("version", range(3, 6))
+def test_very_many_members_leave_at_once_and_are_answered_in_turns(apis, version, monkeypatch):
+    """In parts, others would see a group of which some have left."""
+    join(apis, 9, instance="one")
+    apis.harness.time.advance(3000)
+    turns, calls = [], []
+
+    async def next_turn():
+        turns.append(1)
+
+    leave = type(apis.broker.groups).leave
+    monkeypatch.setattr(
+        type(apis.broker.groups),
+        "leave",
+        lambda self, group, members: calls.append(len(members)) or leave(self, group, members),
+    )
+    monkeypatch.setitem(EVERYTHING, "next_turn", next_turn)
+    names = [MemberIdentity(member_id=f"m{number}") for number in range(1000)]
+    answer = apis.ask(leave_group, LeaveGroupRequest(group_id="g", members=names), LeaveGroupResponse, version)
+    assert calls == [1000]
+    assert len(turns) >= 2 * 1000 // 100 - 2
+    assert [row.member_id for row in answer.members] == [name.member_id for name in names]
+    assert {row.error_code for row in answer.members} == {ErrorCode.UNKNOWN_MEMBER_ID}
+    few = LeaveGroupRequest(group_id="g", members=names[:40])
+    turns.clear()
+    assert apis.ask(leave_group, few, LeaveGroupResponse, version).members == answer.members[:40]
+    assert turns == []
 
 
 # -- offsets
