@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.bind_failure import bind_failure
 from ..runtime.threads import shortened_switch_interval
 from .user import PEER
 
@@ -80,11 +81,7 @@ class HttpServer:
             self._socket.listen(64)
         except OSError as error:
             self._socket.close()
-            raise OSError(
-                error.errno,
-                f"http.listener {host}:{port} can't be bound: {error.strerror}; stop what uses it, or set http.listener "
-                "to an address that is free on this machine",
-            ) from None
+            raise bind_failure(f"http.listener {host}:{port}", error, "http.listener") from None
         self.host, self.port = self._socket.getsockname()[:2]
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
 

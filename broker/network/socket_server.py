@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns, thread_time_ns, time
 from typing import TYPE_CHECKING
 
+from ..runtime.bind_failure import bind_failure
 from ..runtime.garbage import malloc_trim
 from ..runtime.log_flood import FLOOD
 from .advertised_address import HINT, container_network, plain_host
@@ -435,11 +436,7 @@ class SocketServer:
             sock.bind((host, port))
         except OSError as error:
             sock.close()
-            raise OSError(
-                error.errno,
-                f"listener {host}:{port} can't be bound: {error.strerror}; stop what uses it, or set {setting} to an "
-                "address that is free on this machine",
-            ) from None
+            raise bind_failure(f"listener {host}:{port}", error, setting) from None
         return sock
 
     def _schedule_sweep(self) -> None:
