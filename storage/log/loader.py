@@ -366,16 +366,10 @@ class LogLoader:
     def _index_markers(self, segments: list[LogSegment]) -> None:
         """Write the transaction indexes that go with the indexes that were rebuilt: what the others have lost, a power cut or a
         person, they may have lost too, and no entry in them would say so."""
-        for segment in self._markers_unindexed:
-            if segment in segments:  # else what recovery found has taken it
-                index_aborted(
-                    self._directory,
-                    segments,
-                    segment,
-                    self._producers.snapshot_offsets,
-                    self._log_start_offset,
-                    self._time,
-                )
+        left = {segment.base_offset for segment in segments if segment in self._markers_unindexed}
+        if left:  # others have gone in recovery
+            snapshots = self._producers.snapshot_offsets
+            index_aborted(self._directory, segments, left, snapshots, self._log_start_offset, self._time)
 
     def _read_end(self, segments: list[LogSegment]) -> int | None:
         """The offset where the log of a clean stop ends; the last segment is split where it spans too many.

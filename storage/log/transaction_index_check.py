@@ -13,7 +13,7 @@ Blocks; one thread, before the log is published. OSError.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...protocol.records.exceptions import RecordError
@@ -85,26 +85,38 @@ def check_transaction_indexes(
 def index_aborted(
     directory: LogDirectory,
     segments: Sequence[LogSegment],
-    segment: LogSegment,
-    snapshots: Iterable[int],
+    bases: set[int],
+    snapshots: Sequence[int],
     log_start_offset: int,
     time: Time,
 ) -> None:
-    """Add to the index of `segment`, one of `segments`, what the log has of aborted transactions, durably.
+    """Add to the indexes of the segments at `bases`, which are some of `segments`, what the log has of aborted transactions,
+    durably. Reads no part of the log twice.
 
     Entries that are there stay, since a restore and compaction leave some of which the log has the marker alone; whether
     they can be is for `check_transaction_indexes`, later in the load.
 
-    `snapshots`: offsets of those of the producers, from the newest of which at or below the segment the log is read.
+    `snapshots`: rising offsets of those of the producers, from the newest of which at or below a segment the log is read.
     """
-    earlier = segments[: segments.index(segment)]
     producers = ProducerStateManager(directory.path, directory.file_system, time)
-    producers.found_snapshots(offset for offset in snapshots if offset <= segment.base_offset)
     replay = ProducerReplay(directory, producers, time)
-    replay.catch_up(earlier, log_start_offset, segment.base_offset)
-    aborted = {txn.last_offset: txn for txn in _readable(directory, segment.base_offset)}
-    aborted |= {txn.last_offset: txn for txn in replay.aborted_of([segment])}
-    _write(directory, segment.base_offset, [aborted[offset] for offset in sorted(aborted)])
+    begun = False
+    for number, segment in enumerate(segments):
+        base = segment.base_offset
+        if base not in bases:
+            continue
+        usable = [offset for offset in snapshots if offset <= base]
+        if not begun or (usable and usable[-1] > producers.map_end_offset):
+            producers.found_snapshots(usable)
+            replay.catch_up(segments[:number], log_start_offset, base)
+        else:
+            replay.advance(segments[:number], base)
+        begun = True
+        aborted = {txn.last_offset: txn for txn in _readable(directory, base)}
+        aborted |= {txn.last_offset: txn for txn in replay.aborted_of([segment])}
+        if number + 1 < len(segments):
+            producers.update_map_end_offset(segments[number + 1].base_offset)
+        _write(directory, base, [aborted[offset] for offset in sorted(aborted)])
 
 
 def _readable(directory: LogDirectory, base_offset: int) -> list[AbortedTxn]:

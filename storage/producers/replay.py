@@ -48,6 +48,11 @@ class ProducerReplay:
         producers = self._producers
         first_offset = min(log_start_offset, segments[0].base_offset if segments else end_offset)
         producers.truncate_and_reload(first_offset, end_offset, self._time.milliseconds())
+        self.advance(segments, end_offset)
+
+    def advance(self, segments: Sequence[LogSegment], end_offset: int) -> None:
+        """Bring the state from where it is to `end_offset`, the end of `segments`."""
+        producers = self._producers
         start_offset = producers.map_end_offset
         if start_offset < end_offset:
             for index, segment in enumerate(segments):
@@ -75,7 +80,9 @@ class ProducerReplay:
             )
 
     def aborted_of(self, segments: Sequence[LogSegment]) -> list[AbortedTxn]:
-        """Aborted transactions that end in `segments`, at whose beginning the state is. Call it once, as the last method."""
+        """Aborted transactions that end in `segments`, at whose beginning the state is. Leaves it at their end, as far as
+        there are records of producers.
+        """
         self._collected = []
         for segment in segments:
             segment_scan.scan_segment(self._directory, segment, check_crc=False, on_batch=self.add)

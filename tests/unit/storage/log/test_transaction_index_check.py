@@ -170,3 +170,36 @@ def test_entries_stay_of_which_the_log_has_no_records_any_more() -> None:
     world.start(cleanup_policy=frozenset({"compact"}))
     assert [txn[:3] for txn in aborted_transactions(world.log())] == [(7, 0, 2)]
     world.stop()
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False])
+def test_many_are_made_anew_in_one_walk(has_snapshots: bool) -> None:
+    """As a restore leaves them: every offset index is missing. A transaction reaches over segments."""
+    reads = []
+    for count in (10, 20):
+        world = World()
+        world.start()
+        log, one, other = world.log(), Producer(7), Producer(8)
+        for number in range(count):
+            one.send(log, (b"a", b"%d" % number))
+            one.end(log, commit=False)
+            other.send(log, (b"b", b"%d" % number))
+            log.roll()
+            other.end(log, commit=bool(number % 2))
+        log.roll()
+        append(log, "active")
+        good = aborted_transactions(log)
+        world.stop()
+        state = world.fake.kill()
+        for path in list(state.contents()):
+            if path.endswith((".index", ".txnindex", *([] if has_snapshots else [".snapshot"]))):
+                state.unlink(path)
+        again = World(state)
+        again.log_config = world.log_config
+        loaded = again.start().get("t", 0)
+        assert loaded is not None
+        assert [txn[:3] for txn in aborted_transactions(loaded)] == [txn[:3] for txn in good]
+        assert len(good) == count + count // 2
+        reads.append(sum(read.path.endswith(".log") for read in state.reads))
+        again.stop()
+    assert reads[1] <= 2 * reads[0] + 4
