@@ -1,5 +1,5 @@
 # The Spark rings: the pipeline in a real local session, and on a standalone cluster. Included by the Makefile, after compat.mk, which has Java.
-.PHONY: spark spark-connector spark-tables cluster cluster-all cluster-archive bench-pipeline
+.PHONY: airflow spark spark-connector spark-tables cluster cluster-all cluster-archive bench-pipeline
 
 SPARK_CONNECTOR := .cache/spark/connector
 # Delta and Iceberg have no jars for PySpark 4.2 yet: what needs them is tried under the newest that both are made for.
@@ -53,6 +53,17 @@ $(EXECUTORS)/environment.tar.gz: pyproject.toml setup.py $(KERNELS) $(shell find
 	@$(BIN)/python -m venv $(@D)/environment
 	@$(@D)/environment/bin/pip install --quiet '.[executor]'
 	@$(BIN)/venv-pack --quiet --compress-level 1 --prefix $(@D)/environment --output $@
+
+# Airflow's own constraints are no package: what pip finds for this version is taken.
+AIRFLOW := .cache/airflow
+
+airflow: $(VENV)/.spark $(AIRFLOW)/.installed  ## the DAG of docs/examples, loaded and run by Airflow
+	$(BIN)/python -m pytest -q tests/airflow
+
+$(AIRFLOW)/.installed:
+	@echo "installing Airflow in an environment of its own (about 460 MB, once) ..." >&2
+	@rm -rf $(@D) && $(BIN)/python -m venv $(@D) && $(@D)/bin/pip install --quiet apache-airflow==3.3.2
+	@touch $@
 
 bench-pipeline: $(VENV)/.spark compat-tools spark-connector  ## Spark over tidelog: the connector, files and TCP (BENCH="--quick" for some minutes)
 	$(BIN)/python benchmarks/bench_pipeline.py $(BENCH)

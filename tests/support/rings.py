@@ -68,6 +68,8 @@ RINGS = [
     Ring("spark", ["make", "spark"], ["make", "spark"], 7, 12),
     # The driver that is killed is in the whole ring.
     Ring("cluster", ["make", "cluster", "CLUSTER=-k archive"], ["make", "cluster-all"], 4, 12),
+    # Airflow is heavy, and what it runs is tried in `spark`.
+    Ring("airflow", [], ["make", "airflow"], 0, 8),
     Ring(
         "sink kills",  # `spark` has the first
         [],
