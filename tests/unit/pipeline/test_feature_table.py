@@ -9,9 +9,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from tidelog.pipeline.options import _KNOWN
 
 ROOT = Path(__file__).resolve().parents[3]
 FEATURES = "## Beside Spark's Kafka connector"
+OPTIONS = "## Option by option"
 FAILURES = "## What goes wrong, and what is said"
 
 
@@ -47,7 +49,20 @@ def test_each_failure_names_a_test_that_exists() -> None:
         check_exists(failure, test)
 
 
-@pytest.mark.parametrize("heading", [FEATURES, FAILURES])
+def test_each_option_of_the_connector_names_a_test_that_sets_it() -> None:
+    """Besides, the source (or the sink) takes each by that name."""
+    told = rows(OPTIONS)
+    assert len(told) > 20
+    for option, meaning, test in told:
+        name = option.strip("`")
+        assert meaning
+        check_exists(option, test)
+        module = (ROOT / "tests" / test.strip("`").split("::")[0]).read_text(encoding="utf-8")
+        assert name in module or name.replace(".", "_") in module, f"{test} says nothing of {name}"
+        assert name in _KNOWN or name == "topic"
+
+
+@pytest.mark.parametrize("heading", [FEATURES, OPTIONS, FAILURES])
 def test_nothing_is_told_twice(heading: str) -> None:
     claims = [claim for claim, *_ in rows(heading)]
     assert len(set(claims)) == len(claims)

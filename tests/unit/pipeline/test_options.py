@@ -44,6 +44,22 @@ def test_names_are_read_without_regard_to_case() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("groupIdPrefix", "etl"),
+        ("kafka.group.id", "etl"),
+        ("fetchOffset.numRetries", "3"),
+        ("fetchOffset.retryIntervalMs", "10"),
+        ("kafkaConsumer.pollTimeoutMs", "120000"),
+    ],
+)
+def test_what_has_no_meaning_here_is_taken(name: str, value: str) -> None:
+    """A query of the connector runs as it is."""
+    given = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+    assert parse_options({**given, name: value}) == parse_options(given)
+
+
 def test_partitions_and_topics_are_taken_once() -> None:
     assert parse_options({"path": "/a", "assign": '{"t": [3, 0, 3]}'}).assigned == {"t": (3, 0)}
     assert parse_options({"path": "/a", "subscribe": "b, a ,b,"}).topics == ("b", "a")
