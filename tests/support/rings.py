@@ -69,7 +69,7 @@ RINGS = [
     # The driver that is killed is in the whole ring.
     Ring("cluster", ["make", "cluster", "CLUSTER=-k archive"], ["make", "cluster-all"], 4, 12),
     # Airflow is heavy, and what it runs is tried in `spark`.
-    Ring("airflow", [], ["make", "airflow"], 0, 8),
+    Ring("airflow", [], ["make", "airflow"], 0, 12),
     Ring(
         "sink kills",  # `spark` has the first
         [],
