@@ -20,7 +20,6 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.bind_failure import bind_failure
 from ..runtime.threads import shortened_switch_interval
 from .user import PEER
 
@@ -81,6 +80,8 @@ class HttpServer:
             self._socket.listen(64)
         except OSError as error:
             self._socket.close()
+            from ..runtime.bind_failure import bind_failure  # no start needs it that succeeds
+
             raise bind_failure(f"http.listener {host}:{port}", error, "http.listener") from None
         self.host, self.port = self._socket.getsockname()[:2]
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)

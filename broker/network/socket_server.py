@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from time import perf_counter_ns, thread_time_ns, time
 from typing import TYPE_CHECKING
 
-from ..runtime.bind_failure import bind_failure
 from ..runtime.garbage import malloc_trim
 from ..runtime.log_flood import FLOOD
 from .advertised_address import HINT, container_network, plain_host
@@ -436,6 +435,8 @@ class SocketServer:
             sock.bind((host, port))
         except OSError as error:
             sock.close()
+            from ..runtime.bind_failure import bind_failure  # no start needs it that succeeds
+
             raise bind_failure(f"listener {host}:{port}", error, setting) from None
         return sock
 
