@@ -22,7 +22,7 @@ OF_BACKUPS = [
     Defect(
         "backup/aborts-left-behind",
         "a companion that is forgotten",
-        "The index of aborted transactions of a segment that has closed does not go with it.",
+        "The index of aborted transactions of a segment that has closed does not go with it, and a start does not make it anew.",
         "A transaction is aborted, its segment closes, a cut is restored, and who reads committed data is given its records.",
         ("an aborted transaction in a segment that has closed", "a restore"),
         (
@@ -30,6 +30,12 @@ OF_BACKUPS = [
                 "tidelog.backup.cut.tracker",
                 '        wants = (".txnindex", SNAPSHOT_SUFFIX)\n',
                 "        wants = (SNAPSHOT_SUFFIX,)\n",
+            ),
+            # Without this the start of the restored daemon mends what the backup lacks.
+            Edit(
+                "tidelog.storage.log.loader",
+                "        if has_markers:\n",
+                "        if has_markers and segment.size < 0:\n",
             ),
         ),
     ),
