@@ -24,6 +24,7 @@ PARSED = {
     "group.coordinator.rebalance.protocols", "node.id", "broker.id", "log.dirs",
     "group.min.session.timeout.ms", "group.max.session.timeout.ms", "http.authentication", "http.tokens.file",
     "http.users.admin", "http.users.read", "queued.max.request.bytes", "super.users", *COPIES,
+    "backup.access.key.id", "backup.secret.access.key", "backup.secrets",
 }  # fmt: skip
 #: Each is held to its own limits, which are settings too.
 HELD = ("group.consumer.", "group.share.", "group.streams.", "share.coordinator.")
