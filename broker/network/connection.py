@@ -367,7 +367,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if self._state is READY:
             room.track(self)
             server.schedule_tick()
-        if buffer.is_full:
+        if buffer.end == buffer.capacity:
             self._pause()  # only while an answer is pending: an incomplete frame's buffer has room
 
     def _advance(self, buffer: ReceiveBuffer) -> None:
@@ -377,13 +377,14 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         buffer.start = self._process(buffer.data, before, buffer.end)
         server = self._server
         room = server.receiving
+        left = buffer.end - buffer.start  # not `len`, nor `is_full` above: each would be a call for each large request
+        is_open = self._state < LEAVING and self._buffer is not None
+        if left == 0 and is_open:
+            self._release_buffer()
+            return
         if buffer.start != before or self._muted is not None:  # it is whole, and may wait for others
             room.untrack(self)
-        if self._state >= LEAVING or self._buffer is None:
-            return
-        left = len(buffer)
-        if left == 0:
-            self._release_buffer()
+        if not is_open:
             return
         if self._state is not READY:
             if buffer.is_full:

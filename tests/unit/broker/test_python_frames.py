@@ -34,6 +34,8 @@ from tidelog.storage.clock import SystemTime
 from tidelog.storage.io.filesystem import RealFileSystem
 
 MOST_FRAMES = 6
+MOST_FRAMES_OF_A_BUFFER = 15
+RECEIVING = ("Connection", "ReceiveBuffer", "RequestMemoryBudget", "BufferPool", "room_for_frame")
 
 
 class Client:
@@ -135,6 +137,21 @@ async def test_a_produce_with_an_entry_to_each_index_costs_three_frames_more(cli
     called = [name for name in called if name not in ("Server.now", "Server.thread_now")]
     assert "OffsetIndex.append" in called
     assert len(called) <= MOST_FRAMES + 3, "\n".join(called)
+
+
+async def test_a_produce_that_comes_in_two_reads_costs_the_hand_over_of_its_buffer_more(client: Client) -> None:
+    """Of 64,000 bytes, above what one read takes: the scratch buffer's part is moved to a buffer of its own, which is given back.
+
+    Each has entries in the indexes: three frames of the most that are allowed here.
+    """
+    for _ in range(3):
+        client.ask(produce(64_000))
+    called = min((client.ask(produce(64_000)) for _ in range(3)), key=len)
+    called = [name for name in called if name not in ("Server.now", "Server.thread_now")]
+    handed_over = [name for name in called if name.split(".")[0] in RECEIVING]
+    assert handed_over.count("ReceiveBuffer.__init__") == 1
+    assert len(handed_over) <= MOST_FRAMES_OF_A_BUFFER, "\n".join(handed_over)
+    assert len(called) <= MOST_FRAMES + 3 + MOST_FRAMES_OF_A_BUFFER, "\n".join(called)
 
 
 async def test_a_slice_that_is_sent_from_its_file_costs_as_few(client: Client) -> None:
