@@ -22,6 +22,7 @@ from tidelog.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
@@ -44,9 +45,10 @@ def run(session: Session) -> None:
             for side in order:
                 broker = session.fresh(side, {"group.initial.rebalance.delay.ms": int(DELAY_S * 1000)})
                 broker.start()
-                asyncio.run(_find(broker.port))
-                for number in range(3):  # the first warms up
-                    seconds = asyncio.run(_rebalance(broker.port, f"group-{number}"))
+                groups = [f"group-{number}" for number in range(3)]
+                asyncio.run(_find(broker.port, groups))
+                for number, group in enumerate(groups):  # the first warms up
+                    seconds = asyncio.run(_rebalance(broker.port, group))
                     if number:
                         session.add(REBALANCE, side, seconds)
                 broker.stop()
@@ -60,12 +62,15 @@ def run(session: Session) -> None:
             broker.remove()
 
 
-async def _find(port: int) -> None:
-    """Wait until the coordinator has its topic."""
+async def _find(port: int, groups: list[str]) -> None:
+    """Wait until the coordinator has its topic, and the partitions of these groups."""
     client = Client(*await asyncio.open_connection(wire.HOST, port))
     request = FindCoordinatorRequest(key="g", key_type=0)
     # Polled, as clients do.
     while (await client.ask(request, 3, FindCoordinatorResponse)).error_code:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    describe = DescribeGroupsRequest(groups=groups)
+    while any(group.error_code for group in (await client.ask(describe, 0, DescribeGroupsResponse)).groups):  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     client.writer.close()
 
