@@ -99,7 +99,7 @@ class _State:
         "held",
         "horizons",
         "in_work",
-        "interrupted",
+        "interrupted_end",
         "last_pass",
         "last_pass_ms",
         "log",
@@ -110,7 +110,8 @@ class _State:
         self.log = log
         self.checkpoint = checkpoint
         self.horizons: dict[int, int] | None = None
-        self.interrupted = False
+        self.interrupted_end: int | None = None
+        """End offset of a pass that replaced segments and did not come to its end; None: there is none."""
         self.in_work = False
         self.held = False
         self.abort: str | None = None
@@ -342,7 +343,7 @@ class CleanerManager:
             failure = state.failure
             if failure is not None and (failure.retry_ms <= now or state.failed_config is not config):
                 failure = None
-            checkpoint, horizons, interrupted = state.checkpoint, dict(state.horizons or {}), state.interrupted
+            checkpoint, horizons, interrupted = state.checkpoint, dict(state.horizons or {}), _end_to_reach(state)
         return CleaningFacts(
             segment_facts(segments, config, checkpoint),
             log.log_start_offset,
@@ -392,7 +393,10 @@ class CleanerManager:
         with self._lock:
             if state.horizons is None:
                 state.horizons = horizons
-                state.interrupted = saved is not None and saved.is_interrupted
+                if saved is not None and saved.is_interrupted:
+                    end = saved.interrupted_end
+                    # No pass ends behind the active segment's first offset.
+                    state.interrupted_end = log.segments[-1].base_offset if end is None else end
 
     def take_next(self) -> Work | None:
         """Claim the log that most needs a pass: logs past max.compaction.lag.ms first, then the one with the largest
@@ -471,7 +475,11 @@ class CleanerManager:
             log.topic, log.partition, reason.value, found.dirty_bytes, found.clean_bytes + found.dirty_bytes
         )
         task = CleaningTask(
-            log, found.first_dirty, found.first_uncleanable, lambda: self._begin_swaps(state, found), running.watch
+            log,
+            found.first_dirty,
+            found.first_uncleanable,
+            lambda end: self._begin_swaps(state, found, end),
+            running.watch,
         )
         failure: str | None = None
         try:
@@ -500,13 +508,13 @@ class CleanerManager:
         with self._lock:
             state.in_work = False
 
-    def _begin_swaps(self, state: _State, found: Eligibility) -> None:
+    def _begin_swaps(self, state: _State, found: Eligibility, end_offset: int) -> None:
         """Record on disk that the pass has begun to replace segments: after a crash the pass has to run again."""
         with self._lock:
-            state.interrupted = True
+            end = state.interrupted_end = max(end_offset, state.interrupted_end or 0)
             horizons = dict(state.horizons or {})
         checkpoint = state.checkpoint if state.checkpoint is not None else found.first_dirty
-        write_state(self._fs, state.log.directory, CleanerState(checkpoint, True, horizons))
+        write_state(self._fs, state.log.directory, CleanerState(checkpoint, True, horizons, end))
 
     def _done(self, state: _State, result: PassResult) -> None:
         log = state.log
@@ -521,7 +529,9 @@ class CleanerManager:
                 if base in bases
             }
             state.horizons = kept | fresh
-            state.interrupted = False
+            end = _end_to_reach(state)
+            if end is not None and result.end_offset >= end:
+                end = state.interrupted_end = None
             state.checkpoint = result.end_offset
             state.failure = None
             state.passes += 1
@@ -530,7 +540,7 @@ class CleanerManager:
         # The state file comes last: until it is written it says `interrupted`, so a crash in between repeats the pass.
         log.local.save_ledger(result.end_offset)
         self._write_checkpoint(log, result.end_offset)
-        write_state(self._fs, log.directory, CleanerState(result.end_offset, False, horizons))
+        write_state(self._fs, log.directory, CleanerState(result.end_offset, end is not None, horizons, end))
 
     def _failed(self, state: _State, error: Exception) -> None:
         cause = f"{type(error).__name__}: {error}"
@@ -675,3 +685,11 @@ def _report(log: UnifiedLog, found: Eligibility, result: PassResult) -> None:
         counts.bytes_read,
         result.map_utilization * 100,
     )
+
+
+def _end_to_reach(state: _State) -> int | None:
+    """End offset at which a pass makes up for the interrupted one; None: none was. The caller has the manager's lock."""
+    if state.interrupted_end is None:
+        return None
+    # A log that was cut meanwhile (a truncation after a failed disk) has no pass that would come to the old end.
+    return min(state.interrupted_end, state.log.segments[-1].base_offset)

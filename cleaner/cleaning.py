@@ -80,8 +80,8 @@ class CleaningTask:
     log: UnifiedLog
     first_dirty: int
     first_uncleanable: int
-    before_first_swap: Callable[[], None] = lambda: None
-    """Called once, before the first segment is replaced. OSError ends the pass."""
+    before_first_swap: Callable[[int], None] = lambda end_offset: None
+    """Called once, before the first segment is replaced, with the pass's end offset. OSError ends the pass."""
     begun: Callable[[PassResult], None] = lambda result: None
     """Called when the pass begins, with the result object that it fills as it goes: any thread may read its numbers."""
 
@@ -332,7 +332,7 @@ class _Pass:
             # swap, then the first swap. A power cut between any two of them loses no record, and repeats the pass.
             self._swapped = True
             self._make_durable()
-            self._task.before_first_swap()
+            self._task.before_first_swap(result.end_offset)
         removed = removed_by_pass(counts).by_cause()
         if not self._log.replace_segments(report.new, members, removed, truncations=self.truncations):
             self._lost(members, end_offset)

@@ -73,8 +73,8 @@ class CleaningFacts:
     now_ms: int
     horizons: Mapping[int, int] = field(default_factory=dict)
     """Base offset of a segment → the earliest delete horizon in it."""
-    was_interrupted: bool = False
-    """A pass began to swap segments in and did not come to its end."""
+    interrupted_end: int | None = None
+    """End offset of a pass that began to swap segments in and did not come to its end; None: there was none."""
     is_compacted: bool = True
     min_dirty_ratio: float = 0.5
     min_lag_ms: int = 0
@@ -154,7 +154,15 @@ def evaluate(facts: CleaningFacts) -> Eligibility:
     horizon_ms = _earliest(*(facts.horizons.get(s.base_offset) for s in closed if s.base_offset < limit))
     has_nothing_dirty = first_dirty >= facts.log_end_offset
     reason, cause, next_ms = _verdict(
-        facts, clean_bytes, dirty_bytes, oldest, horizon_ms, (held_by, young_until), has_nothing_dirty=has_nothing_dirty
+        facts,
+        clean_bytes,
+        dirty_bytes,
+        oldest,
+        horizon_ms,
+        (held_by, young_until),
+        has_nothing_dirty=has_nothing_dirty,
+        # A pass that can't come to the interrupted one's end would not make up for it, and be asked for for ever.
+        must_repeat=facts.interrupted_end is not None and facts.interrupted_end <= limit,
     )
     return Eligibility(
         first_dirty,
@@ -203,6 +211,7 @@ def _verdict(
     held: tuple[Cause, int | None],
     *,
     has_nothing_dirty: bool,
+    must_repeat: bool,
 ) -> tuple[Reason | None, Cause | None, int | None]:
     """The reason to clean, or the cause not to, and when that cause ends by itself.
 
@@ -221,7 +230,7 @@ def _verdict(
         reason = Reason.MAX_LAG
     elif ratio > facts.min_dirty_ratio:
         reason = Reason.RATIO
-    elif facts.was_interrupted:
+    elif must_repeat:
         reason = Reason.INTERRUPTED
     elif horizon_ms is not None and horizon_ms <= facts.now_ms:
         reason = Reason.HORIZON

@@ -205,9 +205,12 @@ def _verify_files(
 
 def _cleaned(file_system: FileSystem, directory: str, root: RootFacts) -> int | None:
     """Offset below which the log may have been cleaned; -1: never was, None: not known."""
-    if root.recovery_point is not None and _cleaning_is_unfinished(file_system, directory):
-        # Its checkpoint moves at the end; segments that it has put in place lie below the recovery point.
-        return max(root.cleaned or 0, root.recovery_point)
+    state = _unfinished_pass(file_system, directory)
+    if state is not None and root.recovery_point is not None:
+        # Its checkpoint moves at the end; segments that it has put in place lie below its end, or below the recovery point
+        # where the state does not name it.
+        end = state.get("interrupted_end")
+        return max(root.cleaned or 0, end if type(end) is int else root.recovery_point)
     return root.cleaned if root.has_cleaner else -1
 
 
@@ -227,13 +230,13 @@ def _check_snapshots(
             report.add("snapshot-stray", path, -1, f"no segment begins at {offset}")
 
 
-def _cleaning_is_unfinished(file_system: FileSystem, directory: str) -> bool:
-    """True if a cleaner pass runs or was interrupted, by the cleaner's state file (`cleaner/cleaner_state.py`)."""
+def _unfinished_pass(file_system: FileSystem, directory: str) -> dict[str, object] | None:
+    """The cleaner's state file (`cleaner/cleaner_state.py`) if by it a pass runs or was interrupted, else None."""
     try:
         content = json.loads(file_system.read_bytes(f"{directory}/{CLEANER_STATE}"))
     except (FileNotFoundError, ValueError, RecursionError, StorageError):
-        return False
-    return isinstance(content, dict) and content.get("interrupted") is True
+        return None
+    return content if isinstance(content, dict) and content.get("interrupted") is True else None
 
 
 def _check_names(directory: str, names: Iterable[str], report: Report) -> tuple[list[LogFileName], list[str]]:

@@ -87,10 +87,18 @@ MUTATIONS = [
     Mutation(
         "cleaner/interrupted-mark",
         "cleaner/cleaning.py",
-        "            self._make_durable()\n            self._task.before_first_swap()",
+        "            self._make_durable()\n            self._task.before_first_swap(result.end_offset)",
         "            self._make_durable()",
         "A pass that is cut short after its first swap is not remembered.",
         (f"{MANAGER}::test_a_pass_that_was_cut_short_is_done_again_whatever_is_dirty_by_then",),
+    ),
+    Mutation(
+        "cleaner/interrupted-end",
+        "cleaner/cleaner_manager.py",
+        "            if end is not None and result.end_offset >= end:",
+        "            if end is not None:",
+        "A pass that ends below one that was cut short makes up for it.",
+        (f"{MANAGER}::test_a_pass_that_ends_below_one_that_was_cut_short_does_not_make_up_for_it",),
     ),
     Mutation(
         "cleaner/min-lag",

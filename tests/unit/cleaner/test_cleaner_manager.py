@@ -27,8 +27,10 @@ from support.cleaning import (
 )
 from support.patience import PATIENCE_S
 from tidelog.cleaner.cleaner_manager import FIRST_RETRY_MS, LONGEST_RETRY_MS, CleanerManager
+from tidelog.cleaner.cleaner_state import read_state
 from tidelog.cleaner.eligibility import Cause, Reason
 from tidelog.config.log_config import LogConfig
+from tidelog.storage.inspect.verify import verify
 from tidelog.storage.io.checkpoint import OffsetCheckpointFile
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.log.local_log import LocalLog
@@ -496,6 +498,74 @@ def test_a_pass_that_was_cut_short_is_done_again_whatever_is_dirty_by_then(how: 
     made.time.advance(DAY_MS + 1)
     made.clean_all()
     assert len(data_records(log)) == 39 + 3
+
+
+def cut_short() -> CleaningWorld:
+    """A log of which a pass has put some segments in place and was then stopped."""
+    made = cleaning_world(segment_bytes=300)
+    log = made.log()
+    fill(log, 100)
+    before = log.size
+    for abort_at in itertools.count(5, 5):
+        assert made.clean_once(abort_at=abort_at) is None
+        if log.size < before:
+            break
+    assert interrupted_end(made) == log.segments[-1].base_offset
+    return made
+
+
+def interrupted_end(made: CleaningWorld) -> int | None:
+    state = read_state(made.file_system, made.log().directory)
+    assert state is not None
+    assert state.is_interrupted == (state.interrupted_end is not None)
+    return state.interrupted_end
+
+
+def verified(made: CleaningWorld) -> list[str]:
+    """What `log verify` says of the data directory, its rules by name."""
+    return [finding.rule for finding in verify(made.file_system, "/data")]
+
+
+@pytest.mark.parametrize("is_loaded_again", [False, True])
+def test_a_pass_that_ends_below_one_that_was_cut_short_does_not_make_up_for_it(is_loaded_again: bool) -> None:
+    """`log verify` called the gaps of the first one damage: the second had nothing to clean, as records had become too young."""
+    made = cut_short()
+    log = made.restart() if is_loaded_again else made.log()
+    log.update_config(config(segment_bytes=300, min_compaction_lag_ms=DAY_MS))
+    assert made.clean_all() == []
+    work = made.cleaners.take(log, roll=False)
+    assert work is not None
+    assert made.cleaners.clean(work, made.cleaner, Control(made.time)) is not None
+    assert interrupted_end(made) == log.segments[-1].base_offset
+    made.stop()
+    assert set(verified(made)) <= {"leftover"}  # files to be deleted are none of the log
+    log = made.start_again()
+    log.update_config(config(segment_bytes=300, min_compaction_lag_ms=DAY_MS, min_cleanable_dirty_ratio=1.0))
+    made.time.advance(DAY_MS + 1)
+    assert made.cleaners.examine(log).reason is Reason.INTERRUPTED
+    assert len(made.clean_all()) == 1
+    assert interrupted_end(made) is None
+    assert len(data_records(log)) == 5
+
+
+def test_passes_with_a_small_map_make_up_for_one_that_was_cut_short_together() -> None:
+    made = cut_short()
+    made.map_entries = 3
+    log = made.restart()
+    log.update_config(config(segment_bytes=300, min_cleanable_dirty_ratio=1.0))
+    results = made.clean_all()
+    assert len(results) > 1
+    assert interrupted_end(made) is None
+    assert made.cleaners.partitions()[0].checkpoint == log.segments[-1].base_offset
+
+
+def test_a_log_that_ends_below_a_pass_that_was_cut_short_needs_it_no_more() -> None:
+    made = cut_short()
+    log = made.log()
+    log.truncate_to(10)
+    made.cleaners.truncated(log, 10)
+    assert len(made.clean_all()) <= 1
+    assert interrupted_end(made) is None
 
 
 def test_asked_for_takes_no_notice_of_ratio_and_back_off() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import pytest
@@ -140,8 +141,15 @@ def test_max_lag_says_when_it_is_due_and_for_how_long_it_has_been() -> None:
 
 
 def test_an_interrupted_pass_is_taken_up_again_whatever_is_dirty() -> None:
-    assert evaluate(facts(was_interrupted=True, min_dirty_ratio=0.9)).reason is Reason.INTERRUPTED
-    assert evaluate(facts(was_interrupted=True, is_compacted=False)).reason is None
+    assert evaluate(facts(interrupted_end=500, min_dirty_ratio=0.9)).reason is Reason.INTERRUPTED
+    assert evaluate(facts(interrupted_end=500, is_compacted=False)).reason is None
+
+
+def test_an_interrupted_pass_waits_until_another_can_come_to_its_end() -> None:
+    """Else each pass would be followed by one that does nothing."""
+    held = facts(interrupted_end=500, min_dirty_ratio=0.9, last_stable_offset=400)
+    assert evaluate(held).reason is None
+    assert evaluate(dataclasses.replace(held, interrupted_end=300)).reason is Reason.INTERRUPTED
 
 
 def test_an_empty_log_is_clean() -> None:

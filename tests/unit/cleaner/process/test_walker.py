@@ -454,8 +454,8 @@ def test_a_limit_that_is_set_under_way_holds_from_then_on(make: Make, monkeypatc
     assert work is not None
     begin = world.cleaners._begin_swaps
 
-    def limited(state: Any, found: Any) -> None:
-        begin(state, found)
+    def limited(state: Any, found: Any, end_offset: int) -> None:
+        begin(state, found, end_offset)
         world.throttler.set_rate(10_000.0)
 
     monkeypatch.setattr(world.cleaners, "_begin_swaps", limited)

@@ -71,6 +71,9 @@ def test_gaps_of_a_pass_that_was_cut_short() -> None:
         assert rules(system, behind) == ["segment-gap"]
     system.put("/t-0/tidelog-cleaner.json", b'{"interrupted":true}')
     assert rules(system, behind._replace(recovery_point=1)) == ["segment-gap"]
+    for end, expected in (("5", []), ("1", ["segment-gap"]), ('"5"', [])):  # the last is not understood
+        system.put("/t-0/tidelog-cleaner.json", b'{"interrupted":true,"interrupted_end":%s}' % end.encode())
+        assert rules(system, behind) == expected
 
 
 def test_names() -> None:
