@@ -63,17 +63,20 @@ def import_metadata(
     except ValueError as error:
         raise DataDirectoryError(store.path, str(error), "put a copy of the file in its place") from None
     store.replace(merged)
+    topics = len(image.topics)
+    partitions = sum(topic.partition_count for topic in image.topics.values())
+    parts = [
+        f"{_counted(topics, 'topic')} with {_counted(partitions, 'partition')}",
+        _counted(sum(len(settings) for _, settings in image.configs_of(ConfigResourceType.TOPIC)), "setting"),
+        f"{sum(len(settings) for _, settings in image.configs_of(ConfigResourceType.BROKER))} of brokers",
+        _counted(len(image.features), "feature"),
+        _counted(len(merged.resources.get(SCRAM, {})), "user"),
+        _counted(len(merged.resources.get(ACL, {})), "access rule"),
+    ]
     log.info(
-        "taken over from Apache Kafka: %d topics with %d partitions, %d settings, %d of brokers, %d features, %d users, "
-        "%d access rules (%d records, %d of unknown types)",
-        len(image.topics),
-        sum(topic.partition_count for topic in image.topics.values()),
-        sum(len(settings) for _, settings in image.configs_of(ConfigResourceType.TOPIC)),
-        sum(len(settings) for _, settings in image.configs_of(ConfigResourceType.BROKER)),
-        len(image.features),
-        len(merged.resources.get(SCRAM, {})),
-        len(merged.resources.get(ACL, {})),
-        image.records,
+        "taken over from Apache Kafka: %s (%s, %d of unknown types)",
+        ", ".join(parts),
+        _counted(image.records, "record"),
         image.unknown.total(),
     )
     _tell_what_is_unknown(image, files.path)
@@ -81,8 +84,17 @@ def import_metadata(
         node_id not in partition.replicas for topic in image.topics.values() for partition in topic.partitions.values()
     )
     if elsewhere:
-        log.warning("%d partitions had no replica on node %d: they are empty here", elsewhere, node_id)
+        log.warning(
+            "%s had no replica on node %d, and %s empty here",
+            _counted(elsewhere, "partition"),
+            node_id,
+            "is" if elsewhere == 1 else "are",
+        )
     return merged
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _tell_what_is_unknown(image: MetadataImage, path: str) -> None:

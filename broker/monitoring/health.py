@@ -34,7 +34,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cleaning.scrub_facts import KINDS, ScrubFacts, damage_text, kind_of
@@ -51,6 +52,8 @@ BACKUP_GRACE_MS = 60_000
 STUCK_S = 60.0
 MOST_PROBLEMS = 100
 """In one answer; a disk that fails takes thousands of partitions with it."""
+MOST_HELD = 10
+"""Partitions that hold the backup back which are named one by one; the others are counted."""
 
 DEGRADED = (
     "uncleanable_partition",
@@ -123,8 +126,15 @@ def _backup_problems(status: BackupStatus) -> Iterator[Problem]:
         )
     elif status.lag_ms < 0 and status.reason:
         yield Problem("backup_behind", status.store, f"no cut was made since the start: {status.reason}")
-    for topic, partition, reason, _ in status.progress.held:
+    held = status.progress.held
+    for topic, partition, reason, _ in held[:MOST_HELD]:
         yield Problem("backup_behind", f"{topic}-{partition}", f"the backup has an older state of it: {reason}")
+    if (more := len(held) - MOST_HELD) > 0:
+        yield Problem(
+            "backup_behind", status.store,
+            f"the backup has an older state of {more} more {'partition' if more == 1 else 'partitions'}; "
+            "`tidelog backup status --http` names all",
+        )  # fmt: skip
     yield from _drill_problems(status)
 
 
@@ -155,6 +165,18 @@ def _damaged_files(services: Services) -> Iterator[Problem]:
                 "damaged_file", status.directory,
                 f"{status.omitted} more damaged places are not named one by one; `tidelog log scrub` reads them again",
             )  # fmt: skip
+
+
+def _some_of_each(found: Sequence[Problem]) -> list[Problem]:
+    """At most `MOST_PROBLEMS`, in their order. A reason that thousands of partitions have leaves room for the others."""
+    if len(found) <= MOST_PROBLEMS:
+        return list(found)
+    seen: Counter[str] = Counter()
+    ranked = []
+    for place, problem in enumerate(found):
+        ranked.append((seen[problem.reason], place))
+        seen[problem.reason] += 1
+    return [found[place] for place in sorted(place for _, place in sorted(ranked)[:MOST_PROBLEMS])]
 
 
 class Health:
@@ -199,7 +221,7 @@ class Health:
         content = {
             "status": "ok" if not found else ("degraded" if node.ready else self._unready()),
             "ready": node.ready,
-            "reasons": [problem._asdict() for problem in found[:MOST_PROBLEMS]],
+            "reasons": [problem._asdict() for problem in _some_of_each(found)],
             "reasonsOmitted": max(0, len(found) - MOST_PROBLEMS),
             "notes": [note._asdict() for note in self._notes()],
         }
@@ -234,9 +256,15 @@ class Health:
         for name, failure in services.cleaner.manager.uncleanable():
             yield Problem("uncleanable_partition", str(name), f"attempt {failure.attempts}: {failure.cause}")
         if dead := services.cleaner.pool.dead_threads:
-            yield Problem("dead_thread", "cleaner", f"{dead} cleaner threads have died")
+            yield Problem(
+                "dead_thread", "cleaner", f"{dead} cleaner {'thread has' if dead == 1 else 'threads have'} died"
+            )
         if dead := services.partitions.dead_threads:
-            yield Problem("dead_thread", "sync", f"{dead} threads for syncs and slow disks have died")
+            yield Problem(
+                "dead_thread",
+                "sync",
+                f"{dead} {'thread has' if dead == 1 else 'threads have'} died: of syncs and slow disks",
+            )
         for name, why in _unloaded(services).items():
             yield Problem("failed_coordinator", name, f"it cannot be loaded, and nobody is served from it: {why}")
         now_ms = services.time.milliseconds()
@@ -251,9 +279,10 @@ class Health:
                 )  # fmt: skip
             if log.holes:
                 hole = log.holes[0]
+                where = "a hole at" if len(log.holes) == 1 else f"{len(log.holes)} holes, the first at"
                 yield Problem(
                     "damaged_log", log.name,
-                    f"{len(log.holes)} holes, the first at offsets {hole.first_offset} to {hole.last_offset}: it was "
+                    f"{where} offsets {hole.first_offset} to {hole.last_offset}: it was "
                     f"damaged, and is kept in {log.directory}/{hole.name}; delete that when it is settled",
                 )  # fmt: skip
         if services.backup is not None:

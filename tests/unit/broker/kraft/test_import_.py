@@ -103,6 +103,38 @@ def test_records_and_levels_that_only_a_newer_kafka_has_are_told_in_a_line_each(
     ]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "partitions", "elsewhere"),
+    [
+        ([1], "1 partition", None),
+        ([2], "1 partition", "1 partition had no replica on node 1, and is empty here"),
+        ([2, 1, 2], "3 partitions", "2 partitions had no replica on node 1, and are empty here"),
+    ],
+)
+def test_one_of_a_thing_is_told_as_one(
+    store: MetadataStore, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    nodes: list[int], partitions: str, elsewhere: str | None,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO)
+    records: list[MetadataRecord] = [
+        FeatureLevelRecord(name="group.version", feature_level=1),
+        KafkasTopicRecord(name="t", topic_id=A.bytes),
+        *(
+            PartitionRecord(partition_id=number, topic_id=A.bytes, replicas=[node], leader_epoch=0)
+            for number, node in enumerate(nodes)
+        ),
+    ]
+    path = tmp_path / METADATA_LOG_DIRECTORY
+    write_snapshot(FILES, path, SnapshotId(6, 1), [encode_record(one, 0) for one in records], timestamp=0)
+    take_over(store, tmp_path)
+    first, *others = [record.getMessage() for record in caplog.records]
+    assert first == (
+        f"taken over from Apache Kafka: 1 topic with {partitions}, 0 settings, 0 of brokers, 1 feature, 0 users, "
+        f"0 access rules ({len(records)} records, 0 of unknown types)"
+    )
+    assert others == ([] if elsewhere is None else [elsewhere])
+
+
 def kafkas(*names: str, topic_id: UUID = A, partitions: int = 1, **settings: str) -> MetadataImage:
     image = MetadataImage()
     for name in names:

@@ -8,7 +8,7 @@ from tidelog.backup.formats.entries import Drill
 from tidelog.backup.store.counted import Tally
 from tidelog.broker.cleaning.backup_facts import describe_backup
 from tidelog.broker.monitoring.backup import backup_metrics
-from tidelog.broker.monitoring.health import _backup_problems
+from tidelog.broker.monitoring.health import MOST_HELD, _backup_problems
 from tidelog.broker.runtime.metric_family import families_of
 
 HOUR_MS = 3_600_000
@@ -103,3 +103,17 @@ def test_a_stopped_backup_says_that_alone() -> None:
         state=STOPPED, reason="another daemon", drills=Drills(BAD), drill_interval_ms=1, without_drill_ms=9
     )
     assert reasons(stopped) == ["backup_stopped"]
+
+
+@pytest.mark.parametrize(("more", "counted"), [(0, None), (1, "1 more partition;"), (9_990, "9990 more partitions;")])
+def test_partitions_that_hold_a_backup_back_are_named_up_to_a_bound_and_counted(more: int, counted: str | None) -> None:
+    held = tuple(("t", number, "its disk hangs", 1_000) for number in range(MOST_HELD + more))
+    told = [
+        problem for problem in _backup_problems(status(progress=Progress(held=held))) if problem.subject != "s3://b/p"
+    ]
+    assert [problem.subject for problem in told] == [f"t-{number}" for number in range(MOST_HELD)]
+    rest = [
+        problem for problem in _backup_problems(status(progress=Progress(held=held))) if problem.subject == "s3://b/p"
+    ]
+    assert len(rest) == (counted is not None)
+    assert counted is None or counted in rest[0].text

@@ -234,6 +234,26 @@ def test_an_answer_names_a_bounded_number() -> None:
     rig.world.stop()
 
 
+def test_a_reason_of_thousands_of_partitions_hides_no_other() -> None:
+    rig = Rig()
+    rig.uncleanable += [(f"t-{number}", SimpleNamespace(attempts=1, cause="x")) for number in range(5_000)]
+    rig.node.cleaner.pool.dead_threads = 1
+    rig.node.partitions.dead_threads = 2
+    rig.node.scrubber = scrubber(status([damage("u", 3), damage("u", 4)]))
+    content = rig.health.whole().content
+    told = [(one["reason"], one["text"]) for one in content["reasons"]]
+    assert [reason for reason, _ in told[-5:]] == [
+        "uncleanable_partition", "dead_thread", "dead_thread", "damaged_file", "damaged_file",
+    ]  # fmt: skip
+    assert [text for reason, text in told if reason == "dead_thread"] == [
+        "1 cleaner thread has died",
+        "2 threads have died: of syncs and slow disks",
+    ]
+    assert (len(told), content["reasonsOmitted"]) == (MOST_PROBLEMS, 5_004 - MOST_PROBLEMS)
+    assert [one["subject"] for one in content["reasons"][:2]] == ["t-0", "t-1"]
+    rig.world.stop()
+
+
 def test_a_damaged_file_is_told_with_its_partition_and_what_to_do() -> None:
     rig = Rig()
     index = damage("u", 3, "00000000000000000000.index", rule="index-position")
