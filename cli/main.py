@@ -92,6 +92,29 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors=_IN_ASCII)
 
 
+def _parsed(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace | None:
+    """The arguments; None where there are none, and the commands were listed. SystemExit: --help, or wrong usage.
+
+    Help is written out here, where a reader who has gone is noticed, and not when the interpreter ends.
+    """
+    try:
+        if given:
+            return parser.parse_args(given)
+        parser.print_help()
+        return None
+    finally:
+        sys.stdout.flush()
+
+
+def _let_go_of_output() -> None:
+    """Write out what standard output still has. Where that fails nothing more is written there: what is left would fail again
+    when the interpreter ends, in a stack trace."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     from ..config.exceptions import ConfigError
@@ -100,16 +123,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = build_parser(given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS)
-    if not given:
-        parser.print_help()
-        return 0
-    options = parser.parse_args(given)
+    options = None
     try:
-        code = int(options.run(options))
+        options = _parsed(parser, given)
+        code = 0 if options is None else int(options.run(options))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # `| head` has seen enough; what is still buffered must not fail at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `| head` has seen enough
+        _let_go_of_output()
         return 141
     except UnicodeEncodeError as error:  # Python's surrogates stand for an argument's bytes that are no text
         if codecs.lookup(error.encoding).name == "utf-8":
@@ -119,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tidelog: {ascii(error.object)[:200]} {why}", file=sys.stderr)
         return 1
     except (ConfigError, StorageError, OSError) as error:
+        _let_go_of_output()
         _tell(failure_text(error), getattr(options, "command_config", None))
         return 1
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ node's own beat those of all nodes, and both beat what the node was started with
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -87,7 +88,7 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, _Assignment]:
     try:
         content = file.read_bytes()
         if file.suffix.lower() == ".toml":
-            pairs = toml_settings(content.decode("utf-8"))
+            pairs = toml_settings(content.decode("utf-8-sig"))
         else:
             pairs = dict(parse_properties(properties_text(content)))
     except OSError as error:
@@ -156,9 +157,14 @@ def toml_settings(content: str) -> dict[str, str]:
 
 
 def properties_text(content: bytes) -> str:
-    """Text of a properties file: UTF-8, or else ISO 8859-1, as which Java and so Apache Kafka reads every such file."""
+    """Text of a properties file: UTF-8, or else ISO 8859-1, as which Java and so Apache Kafka reads every such file. ValueError.
+
+    The byte order mark that Windows' editors write is no part of the first name, as which Java takes it.
+    """
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError("it is in UTF-16: store it in UTF-8")
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         return content.decode("iso-8859-1")
 

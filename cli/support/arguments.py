@@ -26,6 +26,13 @@ class ArgumentParser(argparse.ArgumentParser):
         message = _NO_NUMBER.sub(lambda found: f"{found[2]} is no {'whole ' * (found[1] == 'int')}number", message)
         self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` shows how it is used)\n")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Write help so that what keeps it from being written is raised, which argparse passes over."""
+        if file is not None and file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse, and refuse an option that this parser does not know: its own options are at hand here."""
         found, unknown = super().parse_known_args(args, namespace)

@@ -30,7 +30,15 @@ def group_failure(client: KafkaClient, name: str, code: int, message: str | None
     from ...protocol.errors import ErrorCode
 
     guess = did_you_mean(name, _group_names(client)) if code == ErrorCode.GROUP_ID_NOT_FOUND else ""
-    return failure(f"group {name}", code, message, guess)
+    return failure(f"group {name}", code, _without_group(name, message), guess)
+
+
+def _without_group(name: str, message: str | None) -> str | None:
+    """What a daemon says of a group without its name, with which the line begins already; None where the code says as much."""
+    before, found, said = (message or "").partition(f"roup {name} ")
+    if not found or before.lower() not in {"g", "share g", "streams g", "consumer g"}:
+        return message
+    return None if said == "not found." else said
 
 
 def topic_names(client: KafkaClient) -> list[str]:

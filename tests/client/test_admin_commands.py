@@ -384,7 +384,10 @@ def test_what_needs_the_extra_says_so(run: Run, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("groups", "describe", "nobody"), "group nobody: Group nobody not found."),
+        (
+            ("groups", "describe", "nobody"),
+            "group nobody: there is no such group (`tidelog groups list` shows the groups)\n",
+        ),
         (("groups", "delete", "nobody"), "group nobody: "),
         (("groups", "reset", "nobody", "--to-latest"), "group nobody has committed nothing"),
         (("transactions", "describe", "nothing"), "transactional id nothing: "),

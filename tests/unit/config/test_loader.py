@@ -191,6 +191,24 @@ def test_a_properties_file_may_be_in_java_s_encoding(tmp_path: Path, encoding: s
     assert load_config(file, {}).broker_rack == "M\u00fcnchen"
 
 
+@pytest.mark.parametrize("name", ["server.properties", "tidelog.toml"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path, name: str, end: str) -> None:
+    """The first setting was refused: its name seemed to begin with the mark."""
+    file = tmp_path / name
+    lines = ["num.partitions=7", "broker.rack='a'" if name.endswith("toml") else "broker.rack=a", ""]
+    file.write_bytes(b"\xef\xbb\xbf" + end.join(lines).encode())
+    config = load_config(file, {})
+    assert (config.num_partitions, config.broker_rack) == (7, "a")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_is_refused_in_a_line_that_says_so(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes("\ufeffbroker.id=3\n".encode(encoding))
+    assert problems_of(file) == (f"{file}: it is in UTF-16: store it in UTF-8",)
+
+
 PROPERTIES = [
     ("a=b", {"a": "b"}),
     ("a = b c \t", {"a": "b c \t"}),  # Java keeps blanks at the end of a value

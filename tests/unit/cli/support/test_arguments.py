@@ -77,6 +77,46 @@ def test_a_stream_that_is_closed_is_an_empty_one(closed: str) -> None:
     assert ("log.segment.bytes" in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
 
 
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+PRINTING = [[], ["--help"], ["topics", "--help"], ["settings", "log.segment.bytes"], ["settings"]]
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_a_reader_who_has_gone_is_no_stack_trace(arguments: list[str]) -> None:
+    """`tidelog --help | head -1` ended in "Exception ignored … BrokenPipeError"."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [*TIDELOG, *arguments],
+            env=BUFFERED,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_output_that_finds_no_room_is_told_in_one_line(arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*TIDELOG, *arguments],
+            env=BUFFERED,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "tidelog: No space left on device\n")
+
+
 @pytest.mark.parametrize(
     ("text", "shown"), [("█▓▓░░│ 1–5 → …", "#==..| 1-5 -> ..."), ("ü and █", "\\xfc and #"), ("\udcff", "\\udcff")]
 )
