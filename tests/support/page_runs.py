@@ -1,7 +1,8 @@
 """Runs a page's blocks in their order, as a reader would who pastes them: files, daemons, commands; and compares what is printed.
 
 A page that starts a daemon of its own (`<!-- serves -->`) has that one, else there is one with the defaults. Ports are free ones,
-in place of the page's in addresses of this machine; what is printed has the page's again.
+in place of the page's in addresses of this machine, and folders of the run's in place of the page's that are elsewhere on a
+machine (`_ELSEWHERE`); what is printed has the page's again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from support.patience import PATIENCE_S
 LANGUAGES = ("sh", "python")
 #: An address of this machine with a port, in a page.
 _ADDRESS = re.compile(r"\b(127\.0\.0\.1|localhost|0\.0\.0\.0):(\d{4,5})\b")
+#: Folders that a page takes for given, each with what has to be in it: a place that is mounted, and one for services' data.
+_ELSEWHERE = {"/mnt/nas": "tidelog", "/var/lib": ""}
+_PLACE = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, _ELSEWHERE))})(?=/)")
 #: What a page means that names no port.
 _DEFAULTS = {"TIDELOG_LISTENERS": "PLAINTEXT://127.0.0.1:9092", "TIDELOG_HTTP_LISTENER": "127.0.0.1:9404"}
 
@@ -60,7 +64,7 @@ class PageRun:
         own = {name for name in _DEFAULTS if f"{name.removeprefix('TIDELOG_').lower().replace('_', '.')}=" in text}
         path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         # The daemon goes by the page's own listeners where it has any; commands, which have their defaults, by these ports.
-        self._commands = os.environ | path | {name: self._with_ports(value) for name, value in _DEFAULTS.items()}
+        self._commands = os.environ | path | {name: self._here(value) for name, value in _DEFAULTS.items()}
         self._environment = {name: value for name, value in self._commands.items() if name not in own}
 
     def __enter__(self) -> Self:
@@ -79,7 +83,7 @@ class PageRun:
             self.serve("tidelog serve")
         for block in self._blocks:
             if "file" in block.marks:
-                (self.directory / block.note).write_text(self._with_ports(block.text), encoding="utf-8")
+                (self.directory / block.note).write_text(self._here(block.text), encoding="utf-8")
             elif "prints" in block.marks:
                 assert printed is not None, f"{block.place}: nothing was run before it"
                 assert printed_as(block.text, printed), f"{block.place}: printed was\n{printed}"
@@ -100,7 +104,7 @@ class PageRun:
         self.stop()
         with self._stderr.open("ab") as stderr:
             self._daemon = subprocess.Popen(
-                ["bash", "-c", f"exec {self._with_ports(command)}"],
+                ["bash", "-c", f"exec {self._here(command)}"],
                 cwd=self.directory,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -117,7 +121,7 @@ class PageRun:
                 assert time.monotonic() < deadline, f"{self.page.name}: '{command}' is not ready:\n{self._said()}"
         line = self._daemon.stdout.readline()
         assert line.startswith("ready "), f"{self.page.name}: '{command}' did not start:\n{self._said()}"
-        return self._with_the_pages_ports(line)
+        return self._as_the_page_says(line)
 
     def stop(self) -> None:
         """Stops the daemon as Ctrl-C does, and waits for it."""
@@ -137,7 +141,7 @@ class PageRun:
         assert code == 0, f"{self.page.name}: the daemon ended with {code}:\n{self._said()}"
 
     def _command(self, block: Block) -> str:
-        text = self._with_ports(block.text)
+        text = self._here(block.text)
         command = {"sh": ["bash", "-eo", "pipefail", "-c", text], "python": [sys.executable, "-c", text]}[
             block.language
         ]
@@ -151,18 +155,25 @@ class PageRun:
             check=False,
         )
         assert done.returncode == 0, f"{block.place}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
-        return self._with_the_pages_ports(done.stdout)
+        return self._as_the_page_says(done.stdout)
 
     def _said(self) -> str:
         return self._stderr.read_text(encoding="utf-8", errors="replace")[-4000:]
 
-    def _with_ports(self, text: str) -> str:
+    def _here(self, text: str) -> str:
+        """A page's text with addresses and folders of this run."""
+        text = _PLACE.sub(lambda found: self._folder(found[1]), text)
         return _ADDRESS.sub(lambda found: f"{found[1]}:{self._port(found[2])}", text)
 
-    def _with_the_pages_ports(self, text: str) -> str:
+    def _folder(self, said: str) -> str:
+        folder = self.directory / "elsewhere" / said.strip("/")
+        (folder / _ELSEWHERE[said]).mkdir(parents=True, exist_ok=True)
+        return str(folder)
+
+    def _as_the_page_says(self, text: str) -> str:
         for said, real in self._ports.items():
             text = text.replace(f":{real}", f":{said}")
-        return text
+        return text.replace(str(self.directory / "elsewhere"), "")
 
     def _port(self, said: str) -> str:
         """A port that nothing listens on, below those that the system gives to outgoing connections."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,24 @@ def test_links_and_blocks(page: Path) -> None:
 @pytest.mark.parametrize("page", followed(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_each_command_of_a_guide_is_run_or_says_why_not(page: Path) -> None:
     assert [block.place for block in needs_run(page)] == []
+
+
+#: A file or a folder of tests, in the reason why a block is not run here.
+_SHOWN_BY = re.compile(r"\b(?:tests|release|docker)/[\w./-]*\w")
+
+
+def reasons(page: Path) -> Iterator[str]:
+    yield from (block.note for block in blocks(page) if "not run" in block.marks)
+    yield from re.findall(r"^<!-- none run: (.*) -->$", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_shows_that_a_block_is_true_is_there(page: Path) -> None:
+    named = [name for reason in reasons(page) for name in _SHOWN_BY.findall(reason)]
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert not [reason for reason in reasons(page) if re.search(r"(?<![\w/])\w+\.py\b", reason)], (
+        "named without its folder"
+    )
 
 
 def test_much_is_run() -> None:
