@@ -13,6 +13,7 @@ through `https.py`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
@@ -122,12 +123,14 @@ class HttpServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops accepting and waits for the accepting thread, which may not have come that far. Blocks up to half a
-        second."""
+        """Stops accepting and waits for the accepting thread, which may not have come that far. Blocks for a moment; where a
+        system does not wake who waits for a socket that is shut down (Linux does), for up to a second."""
         with self._lock:
             self._stopped = True
             server = self._server
         if server is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
             server.shutdown()
         if self._thread.ident is not None:
             self._thread.join()
@@ -151,7 +154,7 @@ class HttpServer:
             if self._stopped:
                 return
             self._server = server
-        server.serve_forever(poll_interval=0.25)
+        server.serve_forever(poll_interval=1.0)
 
     def _signed(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """An answer whose Server header has no versions, which are nobody's business who is not let in."""

@@ -44,6 +44,8 @@ CHECKPOINT_AFTER_MS = 1000
 """How long a start that DeleteRecords has moved is noted beside the checkpoint alone: many of them are one checkpoint."""
 _SHORTEST_FLUSH_CHECK_MS = 10
 _LONGEST_FLUSH_CHECK_MS = 1000
+_NO_FLUSH_MS = 2**63 - 1
+"""flush.ms where it is not set."""
 
 
 class LogUpkeep:
@@ -137,7 +139,7 @@ class LogUpkeep:
 
     def _schedule_flush(self) -> None:
         """Schedule the next look twice within the shortest flush.ms, so that no log's time passes between two looks."""
-        shortest = min((log.config.flush_ms for log in list(self.logs.values())), default=_LONGEST_FLUSH_CHECK_MS)
+        shortest = min((log.config.flush_ms for log in list(self.logs.values())), default=_NO_FLUSH_MS)
         with self._flusher_lock:
             if self._flusher is not None:
                 self._flusher.cancel()
