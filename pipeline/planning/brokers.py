@@ -12,20 +12,14 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from ...protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from ...storage.log.partition_metadata import encode_uuid
 from ..exceptions import BrokerError, BrokerUnreachableError, TopicError, UnsupportedBrokerError
 from ..wire.client import KafkaClient, Leader, leaders
 from ..wire.errors import check
+from ..wire.partitions import EARLIEST, LATEST, list_offsets
 from .places import INTERNAL_TOPICS, Bounds, Range, TopicPartition
 from .splits import AnySplit, FetchSplit, SplitSize
 
-_EARLIEST, _LATEST = -2, -1
 #: Topics that an error message lists.
 _MOST_NAMES = 20
 
@@ -67,8 +61,8 @@ class Brokers:
         }
 
     def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
-        starts = self._list_offsets(dict.fromkeys(wanted, _EARLIEST), read_committed=False)
-        ends = self._list_offsets(dict.fromkeys(wanted, _LATEST), read_committed=read_committed)
+        starts = self._list_offsets(dict.fromkeys(wanted, EARLIEST), read_committed=False)
+        ends = self._list_offsets(dict.fromkeys(wanted, LATEST), read_committed=read_committed)
         found = {}
         for where in wanted:
             start, end = starts[where], ends[where]
@@ -125,22 +119,10 @@ class Brokers:
         def ask() -> None:
             left = [where for where in wanted if where not in found]
             for node, places in self._leaders(left).items() if left else ():
-                topics: dict[str, list[ListOffsetsPartition]] = {}
-                for where in places:
-                    asked = ListOffsetsPartition(partition_index=where.partition, timestamp=wanted[where])
-                    topics.setdefault(where.topic, []).append(asked)
-                request = ListOffsetsRequest(
-                    replica_id=-1,
-                    isolation_level=int(read_committed),
-                    topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
-                )
+                asked = {(where.topic, where.partition): wanted[where] for where in places}
                 connection = self._client.connection(node)
-                answer = connection.request(request, ListOffsetsResponse, up_to=9, at_least=2)
-                for topic in answer.topics:
-                    for part in topic.partitions:
-                        place = TopicPartition(topic.name, part.partition_index)
-                        check(part.error_code, f"{self.name}: offsets of {place}")
-                        found[place] = None if part.offset < 0 else part.offset
+                for place, offset in list_offsets(connection, asked, self.name, read_committed=read_committed):
+                    found[TopicPartition(*place)] = offset
 
         self._client.retry(ask)
         return found

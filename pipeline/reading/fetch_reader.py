@@ -14,9 +14,7 @@ from uuid import UUID
 
 from ...clients.kafka.connection import Connection
 from ...clients.kafka.protocol import Ticket
-from ...protocol.errors import ErrorCode
-from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from ...protocol.messages.metadata import MetadataResponse
+from ...protocol.messages.fetch import FetchResponse, PartitionData
 from ...protocol.primitives import INT32
 from ...protocol.records.exceptions import RecordError
 from ...protocol.records.memory_records import read_header
@@ -35,8 +33,8 @@ from ..exceptions import BrokerError, BrokerUnreachableError, CorruptLogError, D
 from ..planning.brokers import Brokers
 from ..planning.places import TopicPartition
 from ..planning.splits import FetchSplit
-from ..wire.client import KafkaClient, leaders
-from ..wire.errors import check
+from ..wire.client import KafkaClient
+from ..wire.partitions import Fetch, TopicNow, fetched, leader_in, send_fetch, topic_now
 from ..wire.pool import pool
 from ..wire.settings import ClientSettings
 from .batch_decoder import AbortedAsFetched, BatchDecoder
@@ -53,8 +51,6 @@ _SMALLEST_FETCH = 1 << 20
 _EMPTY_ANSWERS = 2
 #: … and after which a log is taken to be too short: a leader that is new may not know the end yet.
 _SHORT_ANSWERS = 20
-#: Versions from 13 on name topics by id, those below 4 know no transactions.
-_FETCH_VERSIONS = (4, 12)
 
 
 def read_fetched(
@@ -198,7 +194,7 @@ class _Fetcher:
     def __init__(self, client: KafkaClient, split: FetchSplit, *, read_committed: bool) -> None:
         self._client = client
         self._split = split
-        self._isolation = int(read_committed)
+        self._read_committed = read_committed
         self._ahead: tuple[int, Connection, Ticket[FetchResponse]] | None = None
         self._node: int | None = None
         self._buffer = bytearray(0)
@@ -228,36 +224,20 @@ class _Fetcher:
             most = self._client.settings.fetch_max_bytes + _ANSWER_OVERHEAD
             if len(self._buffer) < most:
                 self._buffer = bytearray(most)
-            answer = connection.receive(ticket, self._buffer)
-            about = f"fetching {self._split.topic}-{self._split.partition}"
-            check(answer.error_code, about)
-            for topic in answer.responses:
-                for data in topic.partitions:
-                    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                        return None
-                    check(data.error_code, about)
-                    return data
+            return fetched(connection.receive(ticket, self._buffer), self._split.topic, self._split.partition)
         except (BrokerError, BrokerUnreachableError):
             self._forget()
             self._node = None
             raise
-        # A broker that slows its clients down answers without the partition.
-        raise BrokerError(int(ErrorCode.REQUEST_TIMED_OUT), f"{about}: the broker told nothing of it", retriable=True)
 
     def _send(self, offset: int) -> None:
         connection = self._leader()
         settings, split = self._client.settings, self._split
-        most = self._size(offset)
-        wanted = FetchPartition(partition=split.partition, fetch_offset=offset, partition_max_bytes=most)
-        request = FetchRequest(
-            max_wait_ms=settings.fetch_wait_ms,
-            min_bytes=settings.fetch_min_bytes,
-            max_bytes=most,
-            isolation_level=self._isolation,
-            topics=[FetchTopic(topic=split.topic, partitions=[wanted])],
-        )
-        low, high = _FETCH_VERSIONS
-        self._ahead = (offset, connection, connection.send(request, FetchResponse, up_to=high, at_least=low))
+        wanted = Fetch(
+            split.topic, split.partition, offset, self._size(offset), settings.fetch_wait_ms, settings.fetch_min_bytes,
+            self._read_committed,
+        )  # fmt: skip
+        self._ahead = (offset, connection, send_fetch(connection, wanted))
 
     def _size(self, offset: int) -> int:
         """Size of the fetch at `offset`: records behind the split's end belong to the next one."""
@@ -273,21 +253,14 @@ class _Fetcher:
             self._client.retry(self._metadata)
         return self.topic_id
 
-    def _metadata(self) -> MetadataResponse:
-        answer = self._client.metadata([self._split.topic])
-        for topic in answer.topics:
-            check(topic.error_code, f"topic {self._split.topic}")
-            self.topic_id = encode_uuid(UUID(bytes=topic.topic_id)) if any(topic.topic_id) else ""
-        return answer
+    def _metadata(self) -> TopicNow:
+        now = topic_now(self._client, self._split.topic)
+        self.topic_id = encode_uuid(UUID(bytes=now.topic_id)) if any(now.topic_id) else ""
+        return now
 
     def _leader(self) -> Connection:
         if self._node is None:
-            answer = self._metadata()
-            leader = leaders(answer).get((self._split.topic, self._split.partition))
-            if leader is None or leader.node_id < 0:
-                check(ErrorCode.LEADER_NOT_AVAILABLE, f"{self._split.topic}-{self._split.partition}")
-                raise AssertionError
-            self._node = leader.node_id
+            self._node = leader_in(self._metadata(), self._split.topic, self._split.partition)
         return self._client.connection(self._node)
 
     def close(self) -> None:

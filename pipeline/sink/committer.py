@@ -20,19 +20,14 @@ from ...protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from ...protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from ...protocol.messages.fetch import PartitionData
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from ...protocol.records.builder import build_batch
 from ...protocol.records.record_batch import Record
 from ..exceptions import BrokerError, UnsupportedBrokerError
 from ..wire.client import KafkaClient, leaders
 from ..wire.errors import check
+from ..wire.partitions import EARLIEST, Fetch, fetched, leader_in, list_offsets, send_fetch, topic_now
 from .commit_log import CommitLog, closed_key, encode_mark, encode_token, mark_key, token_key
 from .commit_protocol import Committer, Outcome, Part, Token, View
 from .producer import Producer, ProducerId, end_transaction, end_transactions, init_producer
@@ -46,7 +41,6 @@ _TOPIC_SETTINGS = {
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "86400000",
 }
-_EARLIEST = -2
 
 
 #: Of a task's id, over the batches.
@@ -257,33 +251,28 @@ class CommitReader:
 
     def _fetch(self, client: KafkaClient) -> PartitionData | None:
         """None: there is no such offset, or it is another topic now. BrokerError, also where nothing came of what is there."""
-        node, topic_id = _leader(client, self._topic, COMMIT_PARTITION)
-        if topic_id != self._topic_id:
-            known, self._topic_id = self._topic_id, topic_id
+        now = topic_now(client, self._topic)
+        if now.topic_id != self._topic_id:
+            known, self._topic_id = self._topic_id, now.topic_id
             if known is not None:
                 return None
+        connection = client.connection(leader_in(now, self._topic, COMMIT_PARTITION))
         if self._position is None:
-            self._position = _offset(client, self._topic, COMMIT_PARTITION, _EARLIEST)
-        position, most = self._position, client.settings.fetch_max_bytes
-        wanted = FetchPartition(partition=COMMIT_PARTITION, fetch_offset=position, partition_max_bytes=most)
-        request = FetchRequest(
-            max_wait_ms=0, min_bytes=1, max_bytes=most, topics=[FetchTopic(topic=self._topic, partitions=[wanted])]
-        )
-        answer = client.connection(node).request(request, FetchResponse, up_to=11, at_least=4)
-        check(answer.error_code, f"reading {self._topic}")
-        if not answer.responses:  # a broker that slows its clients down
-            raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"nothing was told of {self._topic}", retriable=True)
-        fetched = answer.responses[0].partitions[0]
-        if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            place = (self._topic, COMMIT_PARTITION)
+            self._position = dict(list_offsets(connection, {place: EARLIEST}, f"reading {self._topic}"))[place]
+        position = self._position
+        assert position is not None, "every log has a beginning"
+        wanted = Fetch(self._topic, COMMIT_PARTITION, position, client.settings.fetch_max_bytes)
+        data = fetched(connection.receive(send_fetch(connection, wanted)), self._topic, COMMIT_PARTITION)
+        if data is None:
             return None
-        check(fetched.error_code, f"reading {self._topic}-{COMMIT_PARTITION}")
-        if not fetched.records and position < fetched.high_watermark:
+        if not data.records and position < data.high_watermark:
             # Cleaning keeps a log's last batch: there is something below the end, and it will come.
             raise BrokerError(
                 ErrorCode.REQUEST_TIMED_OUT, f"nothing came of {self._topic}-{COMMIT_PARTITION} at {position}",
                 retriable=True,
             )  # fmt: skip
-        return fetched
+        return data
 
 
 _readers = threading.local()
@@ -305,25 +294,6 @@ def kept_reader(client: KafkaClient, topic: str) -> CommitReader:
 def read_commit_log(client: KafkaClient, topic: str) -> CommitLog:
     """Read all of the commit topic up to now, open transactions included. Raises errors of the wire."""
     return CommitReader(topic).read(client)
-
-
-def _leader(client: KafkaClient, topic: str, partition: int) -> tuple[int, bytes]:
-    """(node, topic id)."""
-    answer = client.metadata([topic])
-    found = leaders(answer).get((topic, partition))
-    if found is None or found.node_id < 0:
-        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader", retriable=True)
-    return found.node_id, bytes(answer.topics[0].topic_id)
-
-
-def _offset(client: KafkaClient, topic: str, partition: int, which: int) -> int:
-    node, _ = _leader(client, topic, partition)
-    wanted = ListOffsetsPartition(partition_index=partition, timestamp=which)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
-    answer = client.connection(node).request(request, ListOffsetsResponse, up_to=6, at_least=1)
-    listed = answer.topics[0].partitions[0]
-    check(listed.error_code, f"the offsets of {topic}-{partition}")
-    return int(listed.offset)
 
 
 def settle_all(client: KafkaClient, topic: str, pause: Callable[[int], None] = time.sleep) -> dict[str, int]:
