@@ -29,7 +29,7 @@ def add_parser(commands: Subparsers) -> None:
 
     job = _job(jobs, "archive", _archive, "append what is new of a topic to an archive in Parquet, each offset once")
     _add_source(job)
-    job.add_argument("--to", metavar="DIR", required=True, help="the archive")
+    job.add_argument("--to", metavar="DIR", required=True, help="the archive: a folder, or s3://bucket/… (gs, az)")
     job.add_argument(
         "--file-bytes", type=int, default=128 << 20, metavar="N", help="bytes of the log in a file (128 MiB)"
     )
@@ -45,7 +45,7 @@ def add_parser(commands: Subparsers) -> None:
     job.add_argument("--format", choices=("delta", "iceberg"), default="delta")
 
     job = _job(jobs, "replay", _replay, "write an archive into a topic, with original timestamps and order")
-    job.add_argument("archive", metavar="DIR", help="the archive")
+    job.add_argument("archive", metavar="DIR", help="the archive: a folder, or s3://bucket/… (gs, az)")
     job.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True, help="of the topic")
     _add_security(job)
     job.add_argument("--topic", required=True, help="to write to; it must exist")

@@ -8,5 +8,5 @@
     profile    keys, sizes, rates, and what compaction would save, with plots
 
 Start reading at `common.py`, where each begins: the source's options, the offsets to read, the report. `manifest.py` is the
-archive's own log.
+archive's own log, `buckets.py` what is different of an archive in S3, Google Cloud Storage or Azure.
 """

@@ -11,8 +11,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...backup.store import StoreOptions, probe
 from ..options import parse_options
 from ..planning.batch_plan import plan_batch
+from . import buckets
 from .common import (
     JobError,
     Progress,
@@ -33,6 +35,7 @@ from .manifest import (
     local_uri,
     new_data_folder,
     read_archive_log,
+    remove_left_objects,
     remove_leftovers,
 )
 
@@ -43,14 +46,21 @@ SCHEMA = (
     "key binary, value binary, topic string, _partition int, _offset bigint, timestamp timestamp, timestampType int, "
     "headers array<struct<key: string, value: binary>>"
 )
+#: The day of a row, whatever zone the session has: rounded down, before 1970 too, where `div` rounds towards it.
+_DAY_US = 86_400_000_000
+UTC_DATE = (
+    f"date_from_unix_date(cast(unix_micros(timestamp) div {_DAY_US} - "
+    f"if(unix_micros(timestamp) % {_DAY_US} < 0, 1, 0) as int))"
+)
 
 
 def archive(
     spark: Any, source: Mapping[str, str], folder: str, *, file_bytes: int = DEFAULT_FILE_BYTES,
-    progress: Progress = no_progress,
+    progress: Progress = no_progress, store: StoreOptions | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Appends what is new of one topic; returns the report. Driver.
 
+    `folder`: a path, or the URL of a place in a bucket (s3, s3a, gs, az); `store` says how that is reached, else see `bucket_of`.
     `source`: options of the source that name the topic and where it is. `file_bytes`: about how much of the log one file
     holds (Parquet is smaller). ArchiveError, JobError; DataLossError when the topic lost what was not archived yet.
     """
@@ -58,17 +68,27 @@ def archive(
     source = {"isolation": "read_committed", **source, "includeHeaders": "true"}
     bounds, topic_ids = look_at(source)
     topic = only_topic(bounds)
-    before = read_archive_log(folder)
-    if before is not None:
-        before.check_topic(topic, topic_ids.get(topic))
-        remove_leftovers(folder, before)
+    bucket = buckets.bucket_of(folder, spark, store)
+    with buckets.told(folder):
+        objects = None if bucket is None else bucket.open()
+        before = read_archive_log(folder, objects)
+        if before is not None:
+            before.check_topic(topic, topic_ids.get(topic))
+            if objects is None:
+                remove_leftovers(folder, before)
+            else:
+                remove_left_objects(objects, before)
     starts, ends = plan(before, {where.partition: (found.start, found.end) for where, found in bounds.items()})
     total = sum(ends[number] - starts[number] for number in ends)
     report: dict[str, Any] = {"job": "archive", "topic": topic, "archive": folder, "offsets": total}
     version = 1 if before is None else before.version + 1
     files: list[ArchiveFile] = []
     if total:
-        check_folder(folder)
+        with buckets.told(folder):
+            if objects is None:
+                check_folder(folder)
+            else:
+                probe(objects)
         data = new_data_folder(version)
         reading = {
             **source,
@@ -78,12 +98,17 @@ def archive(
         }
         writers = len(plan_batch(parse_options(reading)))
         with watched(spark, total, progress):
-            write(load(spark, reading), os.path.join(folder, data), total, writers)
-        files = list_files(folder, data)
+            rows = arranged(load(spark, reading), total, writers)
+            if bucket is None:
+                write(rows, os.path.join(folder, data))
+                files = list_files(folder, data)
+            else:
+                files = buckets.write(rows, bucket, data)
         if look_at(source).topic_ids != topic_ids:
             raise ArchiveError(f"{topic} was deleted and made anew while it was read; nothing was added to {folder}")
         ends_in_all = {**(before.ends if before else {}), **ends}
-        add_manifest(folder, version, topic, topic_ids.get(topic), ends_in_all, files)
+        with buckets.told(folder):
+            add_manifest(folder, version, topic, topic_ids.get(topic), ends_in_all, files, objects)
     report |= {
         "version": version if total else version - 1,
         "rows": sum(file.rows for file in files),
@@ -109,32 +134,34 @@ def plan(before: Archive | None, bounds: Mapping[int, tuple[int, int]]) -> tuple
     return starts, ends
 
 
-def write(rows: Any, folder: str, offsets: int, splits: int) -> None:
-    """The source's rows, of so many offsets and splits, as an archive's files.
+def arranged(rows: Any, offsets: int, splits: int) -> Any:
+    """The source's rows, of so many offsets and splits, with an archive's columns and their date, in the order of its files.
 
     A split of the source is as much as a file shall hold, and there are as many writers as splits. Rows that are close together
     in time and offsets go to one writer: else each writer would write a file for each day that its split touches.
     """
-    writers = max(1, splits)
-    together = max(1, -(-offsets // writers))
     from pyspark.sql import functions as f
 
+    writers = max(1, splits)
+    together = max(1, -(-offsets // writers))
+    return (
+        rows.withColumnRenamed("partition", "_partition")
+        .withColumnRenamed("offset", "_offset")
+        .select(*COLUMNS)
+        .selectExpr("*", f"cast({UTC_DATE} as string) as date")
+        .repartition(writers, f.col("date"), f.expr(f"_offset div {together}"))
+        .sortWithinPartitions("date", "_partition", "_offset")
+    )
+
+
+def write(rows: Any, folder: str) -> None:
+    """Arranged rows as files of a folder."""
     spark = rows.sparkSession
     name = "spark.sql.parquet.outputTimestampType"
     kept = spark.conf.get(name, None)
     spark.conf.set(name, "TIMESTAMP_MICROS")  # not the INT96 of old, which other readers do without
     try:
-        (
-            rows.withColumnRenamed("partition", "_partition")
-            .withColumnRenamed("offset", "_offset")
-            .select(*COLUMNS)
-            .selectExpr("*", "date(timestamp) as date")
-            .repartition(writers, f.col("date"), f.expr(f"_offset div {together}"))
-            .sortWithinPartitions("date", "_partition", "_offset")
-            .write.partitionBy("date")
-            .option("compression", "zstd")
-            .parquet(local_uri(folder))
-        )
+        (rows.write.partitionBy("date").option("compression", "zstd").parquet(local_uri(folder)))
     finally:
         if kept is None:
             spark.conf.unset(name)
@@ -156,14 +183,18 @@ def list_files(folder: str, data: str) -> list[ArchiveFile]:
     return sorted(found, key=lambda file: file.path)
 
 
-def read_archive(spark: Any, folder: str, live: Mapping[str, str] | None = None) -> Any:
+def read_archive(
+    spark: Any, folder: str, live: Mapping[str, str] | None = None, *, store: StoreOptions | None = None
+) -> Any:
     """The archive's rows in the source's columns; with `live`, options of the source, all that the topic has beyond it too:
-    each offset once, whatever the topic has lost since. Driver. ArchiveError.
+    each offset once, whatever the topic has lost since. `folder`, `store`: as in `archive`. Driver. ArchiveError.
     """
-    found = read_archive_log(folder)
+    bucket = buckets.bucket_of(folder, spark, store)
+    with buckets.told(folder):
+        found = read_archive_log(folder, None if bucket is None else bucket.open())
     if found is None:
         raise ArchiveError(f"{folder}: there is no archive here")
-    rows = read_files(spark, found.paths)
+    rows = read_files(spark, folder, found.files, bucket)
     if live is None:
         return rows
     options = {"isolation": "read_committed", **live, "includeHeaders": "true"}
@@ -175,11 +206,16 @@ def read_archive(spark: Any, folder: str, live: Mapping[str, str] | None = None)
     return rows.unionByName(newer)
 
 
-def read_files(spark: Any, paths: Sequence[str]) -> Any:
+def read_files(spark: Any, folder: str, files: Sequence[ArchiveFile], bucket: buckets.Bucket | None) -> Any:
     """The rows of some of an archive's files in the source's columns. Driver."""
     renamed = [
         {"_partition": "_partition as partition", "_offset": "_offset as offset"}.get(name, name) for name in COLUMNS
     ]
-    reader = spark.read.schema(SCHEMA)
-    rows = reader.parquet(*map(local_uri, paths)) if paths else spark.createDataFrame([], SCHEMA)
+    if bucket is not None:
+        rows = buckets.read(spark, bucket, list(files), SCHEMA)
+    elif files:
+        paths = (local_uri(os.path.join(folder, archived.path)) for archived in files)
+        rows = spark.read.schema(SCHEMA).parquet(*paths)
+    else:
+        rows = spark.createDataFrame([], SCHEMA)
     return rows.selectExpr(*renamed)

@@ -5,7 +5,8 @@
 
 A run writes its files, and then its manifest: by a link, which fails where there is one of that number. So a run that dies has
 added nothing, and of two runs at once one wins. Local and mounted file systems that make hard links; others are refused before
-anything is written. Blocking.
+anything is written. In a bucket (`store` is given; see `buckets.py`) the objects have these names, and a manifest is created
+where there is none (If-None-Match). Blocking; StoreError of a store.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 
+from ...backup.store import AlreadyThere, ObjectStore
 from ...storage.io.platform import sync_all
 from ..exceptions import PipelineError
 
 _FOLDER, _DATA = "_manifest", "data"
+_OVERTAKEN = "{}: another run has archived meanwhile; this one has added nothing"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -106,8 +111,8 @@ def check_path(folder: str) -> None:
     """Raise ArchiveError for a URI."""
     if _URI.match(folder):
         raise ArchiveError(
-            f"{folder}: an archive is a folder of a local or mounted file system, given as its path; object stores and HDFS are "
-            "not supported"
+            f"{folder}: an archive is a folder of a local or mounted file system, given as its path, or in a bucket (s3://, "
+            "s3a://, gs://, az://)"
         )
 
 
@@ -116,22 +121,15 @@ def local_uri(path: str) -> str:
     return f"file://{os.path.abspath(path)}"
 
 
-def read_manifests(folder: str) -> list[Manifest]:
+def read_manifests(folder: str, store: ObjectStore | None = None) -> list[Manifest]:
     """Manifests from version 1 on; empty without an archive. ArchiveError: one is missing or damaged."""
-    check_path(folder)
-    place = os.path.join(folder, _FOLDER)
-    try:
-        names = sorted(name for name in os.listdir(place) if name.endswith(".json") and not name.startswith("."))
-    except FileNotFoundError:
-        return []
     manifests = []
-    for number, name in enumerate(names, 1):
-        path = os.path.join(place, name)
+    for number, (path, read) in enumerate(_stored_manifests(folder) if store is None else _objects(folder, store), 1):
+        place, _, name = path.rpartition("/")
         if name != f"{number:08}.json":
             raise ArchiveError(f"{place}: {number:08}.json is missing; an archive needs all of its manifests")
         try:
-            with open(path, encoding="utf-8") as file:
-                found = json.load(file)
+            found = json.loads(read())
             topic_id = str(found["topic_id"]) if found.get("topic_id") else None
             ends = {int(partition): int(offset) for partition, offset in found["ends"].items()}
             files = [
@@ -144,9 +142,28 @@ def read_manifests(folder: str) -> list[Manifest]:
     return manifests
 
 
-def read_archive_log(folder: str) -> Archive | None:
+def _stored_manifests(folder: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """(path, its content) of each manifest of a folder, in order."""
+    check_path(folder)
+    place = os.path.join(folder, _FOLDER)
+    try:
+        names = sorted(name for name in os.listdir(place) if name.endswith(".json") and not name.startswith("."))
+    except FileNotFoundError:
+        return
+    for name in names:
+        path = os.path.join(place, name)
+        yield path, Path(path).read_bytes
+
+
+def _objects(folder: str, store: ObjectStore) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    for stored in store.list(f"{_FOLDER}/"):
+        if stored.key.endswith(".json"):
+            yield f"{folder}/{stored.key}", partial(store.read, stored.key)
+
+
+def read_archive_log(folder: str, store: ObjectStore | None = None) -> Archive | None:
     """None: there is no archive yet. ArchiveError: a manifest is missing or damaged."""
-    manifests = read_manifests(folder)
+    manifests = read_manifests(folder, store)
     if not manifests:
         return None
     last = manifests[-1]
@@ -161,15 +178,19 @@ def new_data_folder(version: int) -> str:
 
 
 def add_manifest(
-    folder: str, version: int, topic: str, topic_id: str | None, ends: Mapping[int, int], files: Sequence[ArchiveFile]
-) -> None:
+    folder: str, version: int, topic: str, topic_id: str | None, ends: Mapping[int, int], files: Sequence[ArchiveFile],
+    store: ObjectStore | None = None,
+) -> None:  # fmt: skip
     """Write the manifest that adds the files to the archive. ArchiveError: another run has written this version."""
-    place = os.path.join(folder, _FOLDER)
-    os.makedirs(place, exist_ok=True)
     content = {
         "version": version, "topic": topic, "topic_id": topic_id,
         "ends": {str(key): value for key, value in sorted(ends.items())}, "files": [asdict(archived) for archived in files],
     }  # fmt: skip
+    if store is not None:
+        _create(folder, store, f"{_FOLDER}/{version:08}.json", json.dumps(content, indent=1).encode())
+        return
+    place = os.path.join(folder, _FOLDER)
+    os.makedirs(place, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=place, prefix=".new-", delete=False, encoding="utf-8") as file:
         json.dump(content, file, indent=1)
         file.flush()
@@ -177,7 +198,7 @@ def add_manifest(
     try:
         os.link(file.name, os.path.join(place, f"{version:08}.json"))
     except FileExistsError:
-        raise ArchiveError(f"{folder}: another run has archived meanwhile; this one has added nothing") from None
+        raise ArchiveError(_OVERTAKEN.format(folder)) from None
     finally:
         os.unlink(file.name)
     descriptor = os.open(place, os.O_RDONLY)
@@ -185,6 +206,27 @@ def add_manifest(
         sync_all(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _create(folder: str, store: ObjectStore, key: str, content: bytes) -> None:
+    try:
+        store.create(key, content)
+    except AlreadyThere:
+        # This run's own, if an answer was lost: the names of its files are nobody else's.
+        if store.read(key) != content:
+            raise ArchiveError(_OVERTAKEN.format(folder)) from None
+
+
+def remove_left_objects(store: ObjectStore, archive: Archive) -> int:
+    """Objects of runs that died before their manifest, and of attempts that lost; how many went. As `remove_leftovers`."""
+    known = {file.path for file in archive.files}
+    old = []
+    for stored in store.list(f"{_DATA}/"):
+        version = stored.key.split("/")[1].split("-")[0]
+        if version.isdecimal() and int(version) <= archive.version and stored.key not in known:
+            old.append(stored.key)
+    store.delete(old)
+    return len(old)
 
 
 def remove_leftovers(folder: str, archive: Archive) -> int:

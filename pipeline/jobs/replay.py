@@ -17,10 +17,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...backup.store import StoreOptions
 from ..planning.brokers import Brokers
 from ..sink.options import SinkOptions, parse_sink_options
 from ..sink.task import Versions, last_version
 from ..wire.client import KafkaClient
+from . import buckets
 from .archive import read_files
 from .common import JobError, Progress, Stopwatch, no_progress, watched
 from .manifest import Manifest, read_manifests
@@ -28,16 +30,19 @@ from .manifest import Manifest, read_manifests
 
 def replay(
     spark: Any, folder: str, target: Mapping[str, str], *, keep_partitions: bool = True, where: str | None = None,
-    once: bool = True, progress: Progress = no_progress,
+    once: bool = True, progress: Progress = no_progress, store: StoreOptions | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Writes what `target`, options of the sink with its `topic`, has not got of the archive yet; returns the report. Driver.
 
-    The report's `rows` are those that this replay wrote. `keep_partitions` False: rows go by their keys, to any number of
-    partitions, and keep their order per original partition only within a new one. `where`: a condition in SQL over the
-    source's columns. `once` False: write everything again, at least once. JobError, ArchiveError, and what the sink raises.
+    The report's `rows` are those that this replay wrote. `folder`, `store`: as in `archive`. `keep_partitions` False: rows go by
+    their keys, to any number of partitions, and keep their order per original partition only within a new one. `where`: a
+    condition in SQL over the source's columns. `once` False: write everything again, at least once. JobError, ArchiveError, and
+    what the sink raises.
     """
     watch = Stopwatch()
-    manifests = read_manifests(folder)
+    bucket = buckets.bucket_of(folder, spark, store)
+    with buckets.told(folder):
+        manifests = read_manifests(folder, None if bucket is None else bucket.open())
     if not manifests:
         raise JobError(f"{folder}: there is no archive here")
     topic = target.get("topic")
@@ -50,11 +55,12 @@ def replay(
     to = parse_sink_options(options, streaming=False)
     target_id = id_of(to, topic)
     if once:
-        options |= {"delivery": "exactly-once", "txnAppId": application(folder, topic, target_id, where)}
+        name = application(folder if bucket is None else bucket.url, topic, target_id, where)
+        options |= {"delivery": "exactly-once", "txnAppId": name}
     columns = ["key", "value", "headers", "timestamp", *(["partition"] if keep_partitions else [])]
 
     def write(what: Sequence[Manifest], more: Mapping[str, str], observed: Any = None) -> None:
-        rows = read_files(spark, [os.path.join(folder, file.path) for manifest in what for file in manifest.files])
+        rows = read_files(spark, folder, [file for manifest in what for file in manifest.files], bucket)
         if where:
             rows = rows.where(where)
         # One task for each original partition: a task writes its rows in the order in which it gets them.
@@ -108,5 +114,6 @@ def id_of(target: SinkOptions, topic: str) -> str | None:
 
 def application(folder: str, topic: str, topic_id: str | None, where: str | None) -> str:
     """The name under which a replay is written once. `topic_id`: of the topic that is written to; None where it is not known."""
-    told = "\0".join((os.path.abspath(folder), topic, where or "", *([topic_id] if topic_id else [])))
+    place = folder if "://" in folder else os.path.abspath(folder)
+    told = "\0".join((place, topic, where or "", *([topic_id] if topic_id else [])))
     return f"replay-{hashlib.sha256(told.encode()).hexdigest()[:16]}"

@@ -15,7 +15,7 @@ $(VENV)/.objects: $(VENV)/.dev
 
 # The name of the mark has the version: another one is built anew.
 .cache/backup/versitygw-$(VERSITYGW):
-	@command -v go >/dev/null || { echo "the backup ring needs Go in PATH, which builds versitygw (https://go.dev/doc/install)" >&2; exit 1; }
+	@command -v go >/dev/null || { echo "versitygw, for backups and archives in buckets, is built by Go, which is not in PATH (https://go.dev/doc/install)" >&2; exit 1; }
 	@mkdir -p $(@D)
 	GOBIN=$(abspath $(@D)) go install -trimpath github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 	@touch $@

@@ -1,4 +1,5 @@
-# The Spark rings: the pipeline in a real local session, and on a standalone cluster. Included by the Makefile, after compat.mk, which has Java.
+# The Spark rings: the pipeline in a real local session, and on a standalone cluster. Included by the Makefile, after compat.mk, which has Java,
+# and backup.mk, which has a server of S3.
 .PHONY: airflow spark spark-connector spark-tables cluster cluster-all cluster-archive bench-pipeline
 
 SPARK_CONNECTOR := .cache/spark/connector
@@ -8,7 +9,7 @@ TABLE_JARS := .cache/spark/tables
 EXECUTORS := .cache/spark/executors
 
 # `make test` leaves the views' properties out where the extra is not installed.
-spark: $(VENV)/.spark compat-tools spark-connector spark-tables  ## the pipeline under a local Spark
+spark: $(VENV)/.spark compat-tools spark-connector spark-tables .cache/backup/versitygw-$(VERSITYGW)  ## the pipeline under a local Spark
 	$(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py
 
 $(VENV)/.spark: $(VENV)/.dev

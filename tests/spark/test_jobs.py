@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from support.committed import committed
 from support.segment_dirs import write_checkpoint, write_log
 from tidelog.pipeline.jobs import archive as archiving
 from tidelog.pipeline.jobs import replay as replaying
-from tidelog.pipeline.jobs.archive import archive, read_archive
+from tidelog.pipeline.jobs.archive import UTC_DATE, archive, read_archive
 from tidelog.pipeline.jobs.audit import KINDS, audit
 from tidelog.pipeline.jobs.common import JobError
 from tidelog.pipeline.jobs.latest import latest
@@ -32,6 +33,7 @@ from tidelog.protocol.records.record_batch import Record
 from tidelog.testing import Broker
 
 START_US = 1_700_000_000_000_000
+DAY_US = 86_400_000_000
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +121,38 @@ def test_archive_and_topic_are_one_table(
     assert found == wanted
     with pytest.raises(JobError, match="there is no archive here"):
         replay(spark, str(tmp_path), target)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+def test_an_archives_days_are_those_of_utc_whatever_zone_the_session_has(
+    spark: Any, broker: Broker, tmp_path: Path, zone: str
+) -> None:
+    topic = f"days-{zone.partition('/')[0]}"
+    broker.create_topic(topic, 1)
+    produce(broker, topic, 0, 300)
+    moments = [0, 1, -1, DAY_US, DAY_US - 1, -DAY_US, -DAY_US - 1, 1_700_000_000_000_000, -5_000_000_000_000_000]
+    days = [
+        (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)).date().isoformat() for moment in moments
+    ]
+    folder, live = str(tmp_path / "archive"), source(broker, topic)
+    try:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        archive(spark, live, folder)
+        made = spark.createDataFrame([(moment,) for moment in moments], "moment bigint")
+        dated = made.selectExpr("timestamp_micros(moment) as timestamp").selectExpr(
+            f"cast({UTC_DATE} as string) as date"
+        )
+        assert [row.date for row in dated.collect()] == days
+        assert rows_of(read_archive(spark, folder)) == rows_of(spark.read.format("tidelog").options(**live).load())
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    archived = read_archive_log(folder)
+    assert archived is not None
+    assert {Path(path).parent.name for path in archived.paths} == {
+        "date=2023-11-14",
+        "date=2023-11-15",
+        "date=2023-11-16",
+    }
 
 
 def test_a_replay_of_an_archive_that_has_grown_writes_what_is_new_and_says_how_much(

@@ -65,7 +65,7 @@ RINGS = [
     Ring("old clients", [], ["make", "old-clients"], 0, 10),
     # `check` has no minutes left for `make explore`, which takes two; `make test` has the rules themselves.
     Ring("explore", [], ["make", "explore-all"], 0, 60),
-    Ring("spark", ["make", "spark"], ["make", "spark"], 7, 12),
+    Ring("spark", ["make", "spark"], ["make", "spark"], 8, 13),  # has versitygw built, for `backup` too
     # The driver that is killed is in the whole ring.
     Ring("cluster", ["make", "cluster", "CLUSTER=-k archive"], ["make", "cluster-all"], 4, 12),
     # Airflow is heavy, and what it runs is tried in `spark`.
@@ -136,7 +136,7 @@ RINGS = [
     Ring("mutations", [], ["make", "mutations"], 0, 30),
     Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50", "FUZZ_SEED=1"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 3, 40),
     Ring("sanitizers", ["make", "sanitize-check"], ["make", "sanitize", "FUZZ_SECONDS=600"], 1, 30),
-    Ring("backup", ["make", "backup"], ["make", "backup"], 2, 5),
+    Ring("backup", ["make", "backup"], ["make", "backup"], 1, 4),
     Ring("lost machine", [], ["make", "backup", "LOST_ROUNDS=50"], 0, 30),
     Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 1, 4),
     Ring("browser", ["make", "browser"], ["make", "browser"], 3, 5),
