@@ -71,8 +71,10 @@ class BackupService:
         *,
         secrets: Secrets | None = None,
         prepare: Callable[[], object] = lambda: None,
+        wait: Callable[[float], bool] | None = None,
     ) -> None:
-        """`prepare` is what each of its threads begins with."""
+        """`prepare` is what each of its threads begins with. `wait`: waits for so many seconds between two cuts, and says whether
+        this one is to be the last; default: until `stop`."""
         self.interval_ms = terms.interval_ms
         self._stores = stores
         self._take = take
@@ -88,6 +90,7 @@ class BackupService:
         self._drills = Drills()
         self._made_ms = time.milliseconds()
         self._stop = threading.Event()
+        self._wait = wait or self._stop.wait
         self._thread: threading.Thread | None = None
         self._state, self._reason, self._name = STARTING, "", stores.name
         self._failure: type[Exception] | None = None
@@ -175,7 +178,7 @@ class BackupService:
                 if is_last:
                     return
                 left = self.interval_ms / 1000 - (self._time.monotonic() - began)
-                is_last = self._stop.wait(max(pause_s, left, 0.0))
+                is_last = self._wait(max(pause_s, left, 0.0))
                 if is_last and self._state == WAITING:
                     return
         finally:
