@@ -26,6 +26,8 @@ class Catalog:
         """Lists the cuts. StoreError."""
         self.store = store
         self.numbers = sorted(number for stored in store.list(CUTS) if (number := cut_number(stored.key)) is not None)
+        self.passed_over: tuple[str, ...] = ()
+        """Why cuts that are newer than the one that `newest` found can't be read: one sentence each."""
         self._bases: dict[str, dict[tuple[str, int], Partition]] = {}
 
     def header(self, number: int) -> CutHeader:
@@ -43,15 +45,18 @@ class Catalog:
         return decode_cut(data, self._base, name)
 
     def newest(self) -> Cut:
-        """The newest cut that can be read. NoSuchCutError, StoreError; NewerFormatError."""
-        damaged: DamagedBackupError | None = None
+        """The newest cut that can be read; see `passed_over`. NoSuchCutError, StoreError; NewerFormatError."""
+        damaged: list[DamagedBackupError] = []
         for number in reversed(self.numbers):
             try:
-                return self.cut(number)
+                cut = self.cut(number)
             except DamagedBackupError as error:
-                damaged = damaged or error
-        if damaged is not None:
-            raise damaged
+                damaged.append(error)
+            else:
+                self.passed_over = tuple(map(str, damaged))
+                return cut
+        if damaged:
+            raise damaged[0]
         raise NoSuchCutError(f"{self.store.name} has no backup: there is no cut in it")
 
     def at(self, time_ms: int) -> Cut:

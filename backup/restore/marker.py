@@ -31,7 +31,7 @@ def read_marker(file_system: FileSystem, directory: str) -> Marker | None:
     """The directory's marker; None without one. One that is not understood is of a restore of nothing that is known."""
     try:
         data = file_system.read_bytes(f"{directory}/{RESTORE_FILE}", limit=1 << 16)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         content = json.loads(data)

@@ -176,7 +176,10 @@ class Restore:
                     f"{directory}: a restore of cut {marker.cut} of {marker.store} has not come to its end there: go on with "
                     "that one (--from, --cut and the same directories), or empty the directory"
                 )
-            names = set(self._fs.list_directory(directory)) if self._fs.exists(directory) else set()
+            is_there = self._fs.exists(directory)
+            if is_there and not self._fs.is_directory(directory):
+                raise RestoreError(f"{directory} is no directory: restore into a new one")
+            names = set(self._fs.list_directory(directory)) if is_there else set()
             names.discard(RESTORE_FILE + TEMPORARY_SUFFIX)  # of a marker that was not made
             if names and marker is None and not is_going_on:
                 raise RestoreError(f"{directory} is not empty: restore into a new directory")

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from .errors import AlreadyThere, Denied, NotThere, StoreError, Unavailable
-from .interface import Stored, StoreOptions, WrongSize, blocks_of_size, check_key, check_prefix
+from .interface import Stored, StoreOptions, WrongSize, blocks_of_size, check_key, check_prefix, without_password
 
 EXTRA = "pip install 'tidelog[backup]'"
 
@@ -48,7 +48,7 @@ class CloudStore:
 
     def __init__(self, url: str, options: StoreOptions) -> None:
         """StoreError if the URL or an option is wrong, or obstore is not installed. Sends nothing."""
-        self.name = url.rstrip("/")
+        self.name = without_password(url).rstrip("/")
         try:
             import obstore
         except ModuleNotFoundError:
@@ -218,7 +218,9 @@ class CloudStore:
         parts = urlsplit(url)
         prefix = parts.path.strip("/")
         if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
-            raise StoreError("open", url, "", "not a bucket and a prefix", f"write {parts.scheme}://bucket/prefix")
+            raise StoreError(
+                "open", self.name, "", "not a bucket and a prefix", f"write {parts.scheme}://bucket/prefix"
+            )
         if prefix:
             try:
                 check_key(prefix)

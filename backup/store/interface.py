@@ -97,6 +97,13 @@ class ObjectStore(Protocol):
         """Let go of connections; no call comes after it."""
 
 
+def without_password(url: str) -> str:
+    """An URL as messages may show it, where somebody has put credentials before the host or bucket."""
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{separator}…@{place.rpartition('@')[2]}{slash}{path}" if "@" in place else url
+
+
 def check_key(key: str) -> str:
     """The key; ValueError if it is not one in every store."""
     if len(key) > _LONGEST_KEY or _KEY.fullmatch(key) is None:

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from .cloud import CloudStore
 from .errors import StoreError
 from .files import FileStore
-from .interface import ObjectStore, StoreOptions
+from .interface import ObjectStore, StoreOptions, without_password
 from .memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore:
         return FileStore(_path_of(url))
     if url.startswith(("s3://", "gs://", "az://")):
         return CloudStore(url, options)
-    raise StoreError("open", url, "", "not the URL of a store", f"one begins with {', '.join(SCHEMES)}")
+    problem = "not the URL of a store"
+    raise StoreError("open", without_password(url), "", problem, f"one begins with {', '.join(SCHEMES)}")
 
 
 def options_of(config: BrokerConfig) -> StoreOptions:
@@ -74,5 +75,6 @@ def _path_of(url: str) -> str:
     """The absolute path of a file:// URL."""
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query or parts.fragment:
-        raise StoreError("open", url, "", "not a path", "write three slashes: file:///mnt/nas/directory")
+        shown = without_password(url)
+        raise StoreError("open", shown, "", "not a path", "write three slashes: file:///mnt/nas/directory")
     return unquote(parts.path)

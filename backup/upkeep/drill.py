@@ -37,8 +37,19 @@ def newest_drill(
     threads: int = 1,
     prepare: Callable[[], object] = lambda: None,
 ) -> Drill:
-    """Read the newest cut. Blocks. What is damaged is in the result; StoreError, NoSuchCutError: nothing was found out."""
-    return drill(store, Catalog(store).newest(), time, bar=bar, threads=threads, prepare=prepare)
+    """Read the newest cut. Blocks. What is damaged is in the result, also a newer manifest that can't be read; StoreError,
+    NoSuchCutError: nothing was found out.
+    """
+    catalog = Catalog(store)
+    found = drill(store, catalog.newest(), time, bar=bar, threads=threads, prepare=prepare)
+    return with_passed_over(found, catalog)
+
+
+def with_passed_over(found: Drill, catalog: Catalog) -> Drill:
+    """The drill, which has found damage too where a newer cut than the one that it read can't be read."""
+    if found.fault or not catalog.passed_over:
+        return found
+    return found._replace(fault=catalog.passed_over[0])
 
 
 def drill(

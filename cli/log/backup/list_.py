@@ -22,8 +22,8 @@ def add_parser(tools: Subparsers) -> None:
 
 
 def run(options: Any) -> int:
-    """Prints, the oldest first; 0, or 1 where a cut is damaged."""
-    from ....backup.formats.sealed import DamagedBackupError
+    """Prints, the oldest first; 0, or 1 where a cut is damaged, or of a newer format."""
+    from ....backup.formats.sealed import DamagedBackupError, NewerFormatError
     from ....backup.restore.catalog import Catalog
     from ...support.output import print_json, say_empty, table
 
@@ -33,8 +33,8 @@ def run(options: Any) -> int:
         for number in catalog.numbers[-options.limit :] if options.limit else catalog.numbers:
             try:
                 cut = catalog.cut(number)
-            except DamagedBackupError as error:
-                rows.append({"cut": number, "damage": str(error)})
+            except (DamagedBackupError, NewerFormatError) as error:
+                rows.append({"cut": number, "damage": str(error)})  # it can't be restored here, whichever it is
                 continue
             rows.append(
                 {

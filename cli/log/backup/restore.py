@@ -58,7 +58,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(options: Any) -> int:
-    """Restores; 0, or 1 where partitions are older than the cut."""
+    """Restores; 0, or 1 where partitions are older than the cut, or the cut than a newer one that is damaged."""
     import os
 
     if options.topic is not None or options.new_name is not None:
@@ -82,9 +82,11 @@ def run(options: Any) -> int:
     began = time.monotonic()
     config = configured(options, (f"log.dirs={','.join(directories)}",))
     with opened(options) as store:
-        cut = _begun(Catalog(store), directories[0], options) if options.cut is options.to is None else None
-        cut = cut or chosen(Catalog(store), options)
-        newest = Catalog(store).newest()
+        catalog = Catalog(store)
+        cut = _begun(catalog, directories[0], options) if options.cut is options.to is None else None
+        cut = cut or chosen(catalog, options)
+        passed_over = catalog.passed_over
+        newest = _newest(catalog, cut)
         with ProgressBar("restore") as bar, pinned(store, cut.header.number):
             restore = Restore(
                 store,
@@ -109,8 +111,20 @@ def run(options: Any) -> int:
         print(line)
     for entry in done.held:
         print(f"older than the cut: {held_text(entry)}")
+    for sentence in passed_over:
+        print(f"passed over a newer cut: {sentence}")
     print(f"start it with: tidelog serve --set log.dirs={','.join(directories)}")
-    return 1 if done.held else 0
+    return 1 if done.held or passed_over else 0
+
+
+def _newest(catalog: Catalog, cut: Cut) -> Cut:
+    """The newest cut, to tell the difference to it; where that is of a newer format `cut` itself, which restores all the same."""
+    from ....backup.formats.sealed import NewerFormatError
+
+    try:
+        return catalog.newest()
+    except NewerFormatError:
+        return cut
 
 
 def _begun(catalog: Catalog, directory: str, options: Any) -> Cut | None:

@@ -41,8 +41,11 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def time_ms(text: str) -> int:
-    """Milliseconds since 1970 of a time in ISO 8601; ValueError."""
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
+    """Milliseconds since 1970 of a time in ISO 8601; ArgumentTypeError."""
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write it like 2026-11-22T13:00:00Z") from None
 
 
 def time_text(at_ms: int) -> str:

@@ -28,7 +28,7 @@ def add_parser(tools: Subparsers) -> None:
 
 
 def run(options: Any) -> int:
-    """Prints; 0, or 1 where partitions hold back, the last drill has found damage, or the daemon's backup does not run."""
+    """Prints; 0, or 1 where partitions hold back, a newer cut or the last drill has damage, or the daemon's does not run."""
     from ...support.output import print_json
 
     has_store = bool(options.url or configured(options).backup_url)
@@ -74,6 +74,7 @@ def _of_store(options: Any, content: dict[str, Any], lines: list[str]) -> bool:
         "bytes": cut.size,
         "secrets": cut.header.secrets,
         "held": [held_text(entry) for entry in cut.held],
+        "damaged": list(catalog.passed_over),
         "drill": None if drills.last is None else _drill_json(drills.last),
         "lastGoodDrill": None if drills.good is None else _drill_json(drills.good),
     }
@@ -81,10 +82,11 @@ def _of_store(options: Any, content: dict[str, Any], lines: list[str]) -> bool:
         f"{store.name}: {plural(len(catalog.numbers), 'cut')} of cluster {cut.header.cluster_id}, node {cut.header.node_id}",
         f"newest: cut {cut.header.number}, taken {content['taken']}, {age_s:.0f} s ago",
         f"        {plural(len(cut.partitions), 'partition')}, {plural(cut.size, 'byte')} of logs",
+        *(f"damaged: {sentence}" for sentence in catalog.passed_over),
         *(f"held back: {held_text(entry)}" for entry in cut.held),
         *_drill_lines(drills.last, drills.good, now_ms),
     ]
-    return not cut.held and (drills.last is None or not drills.last.fault)
+    return not cut.held and not catalog.passed_over and (drills.last is None or not drills.last.fault)
 
 
 def _drill_json(drill: Drill) -> dict[str, Any]:

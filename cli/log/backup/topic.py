@@ -24,7 +24,8 @@ _TIMEOUT_MS = 60_000
 
 
 def restore_topic(options: Any) -> int:
-    """Restore, and print what came of it; 0, or 1 where partitions are older than the cut. As `restore`, and KafkaFailure."""
+    """Restore, and print what came of it; 0, or 1 where partitions are older than the cut, or it than a damaged one. Raises as
+    `restore`, and KafkaFailure."""
     import os
 
     from ....backup.restore.catalog import Catalog
@@ -45,7 +46,8 @@ def restore_topic(options: Any) -> int:
         opened(options) as store,
         tempfile.TemporaryDirectory(prefix="tidelog-restore-", dir=options.scratch) as scratch,
     ):
-        cut = topic_of(chosen(Catalog(store), options), options.topic)
+        catalog = Catalog(store)
+        cut = topic_of(chosen(catalog, options), options.topic)
         directory = os.path.join(scratch, "data")
         config = configured(options, (f"log.dirs={directory}",))
         with pinned(store, cut.header.number), ProgressBar("read") as progress:
@@ -63,7 +65,9 @@ def restore_topic(options: Any) -> int:
     print("offsets begin at 0; nothing is deleted until you say so (retention.ms=-1, retention.bytes=-1)")
     for entry in cut.held:
         print(f"older than the cut: {held_text(entry)}")
-    return 1 if cut.held else 0
+    for sentence in catalog.passed_over:
+        print(f"passed over a newer cut: {sentence}")
+    return 1 if cut.held or catalog.passed_over else 0
 
 
 def _refuse_existing(options: Any) -> None:

@@ -35,13 +35,14 @@ def run(options: Any) -> int:
     from ....backup.formats.sealed import DamagedBackupError
     from ....backup.restore.catalog import Catalog
     from ....backup.restore.restore import THREADS, Bar
-    from ....backup.upkeep.drill import drill, drilled, record
+    from ....backup.upkeep.drill import drill, drilled, record, with_passed_over
     from ....storage.clock import SystemTime
     from ...support.output import ProgressBar, plural
 
     time = SystemTime()
     with opened(options) as store:
-        cut = chosen(Catalog(store), options)
+        catalog = Catalog(store)
+        cut = chosen(catalog, options)
         with ProgressBar("verify") as progress:
             bar = Bar(progress.total, progress.done)
             if options.scratch is None:
@@ -50,6 +51,7 @@ def run(options: Any) -> int:
                 began = time.monotonic()
                 fault = _restored(store, cut, options, bar)
                 found = drilled(cut, time, began, fault)
+        found = with_passed_over(found, catalog)
         if options.record:
             record(store, found)
     if found.fault:
