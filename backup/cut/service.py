@@ -88,7 +88,7 @@ class BackupService:
         self._look_at_ms = time.monotonic_ms()
         self._driller: threading.Thread | None = None
         self._drills = Drills()
-        self._made_ms = time.milliseconds()
+        self._made_ms, self._made_at_ms = time.milliseconds(), time.monotonic_ms()
         self._stop = threading.Event()
         self._wait = wait or self._stop.wait
         self._thread: threading.Thread | None = None
@@ -113,8 +113,7 @@ class BackupService:
 
     def status(self) -> BackupStatus:
         now_ms = self._time.milliseconds()
-        covered = self._progress.covered_ms
-        lag_ms = max(0, now_ms - covered) if covered else -1
+        lag_ms = round(self._behind_ms()) if self._progress.covered_ms else -1
         drills = self._drills
         good_ms = drills.good.ended_ms if drills.good is not None else 0
         return BackupStatus(
@@ -144,11 +143,17 @@ class BackupService:
             return None
         if self._state == STOPPED:
             return f"the backup has stopped, and backup.fence.ms is set: {self._reason}"
-        behind_ms = self._time.milliseconds() - (self._progress.covered_ms or self._made_ms)
+        behind_ms = self._behind_ms()
         if behind_ms <= self._terms.fence_ms:
             return None
         why = f": {self._reason}" if self._reason else ""
         return f"nothing of the last {behind_ms / 1000:.0f} s is in the backup, and backup.fence.ms={self._terms.fence_ms}{why}"
+
+    def _behind_ms(self) -> float:
+        """Age of what the store has; before it has anything, of this service. A wall clock that is set makes it no other."""
+        progress = self._progress
+        since_ms = progress.covered_at_ms if progress.covered_ms else self._made_at_ms
+        return max(0.0, self._time.monotonic_ms() - since_ms)
 
     # --- the thread ---
 
@@ -159,11 +164,13 @@ class BackupService:
         try:
             while True:
                 began = self._time.monotonic()
+                interval_s = self.interval_ms / 1000
                 try:
                     self._step()
                     pause_s = 0.0
                 except VoidCut:
-                    pause_s = 0.05
+                    # What this one should have had is owed: the next one is not to wait.
+                    pause_s, interval_s = 0.05, 0.0
                 except OpenedLateError as error:
                     logger.warning("backup: %s", error)
                     self._close_writer()
@@ -177,7 +184,7 @@ class BackupService:
                     pause_s = min(LONGEST_PAUSE_S, max(1.0, 2 * pause_s))
                 if is_last:
                     return
-                left = self.interval_ms / 1000 - (self._time.monotonic() - began)
+                left = interval_s - (self._time.monotonic() - began)
                 is_last = self._wait(max(pause_s, left, 0.0))
                 if is_last and self._state == WAITING:
                     return

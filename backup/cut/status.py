@@ -74,7 +74,8 @@ class Progress:
     Attributes:
         voided: cuts that were given up, since segments went while they were made.
         number, taken_ms: of the last published cut, and when it was taken; 0: none.
-        covered_ms: all that was acknowledged by then is in the store.
+        covered_ms: all that was acknowledged by then is in the store; 0: nothing.
+        covered_at_ms: the same moment, or one shortly before it, on the monotonic clock: the wall's may be set.
         held: partitions that hold back: topic, number, reason, since when.
         passes: partitions whose cuts have what there was before a pass of the cleaner, since when, and what the pass has made.
         waits_for: what the cut that is being made waits for.
@@ -89,6 +90,7 @@ class Progress:
     number: int = 0
     taken_ms: int = 0
     covered_ms: int = 0
+    covered_at_ms: float = 0.0
     logs_bytes: int = 0
     swept: int = 0
     held: tuple[tuple[str, int, str, int], ...] = ()

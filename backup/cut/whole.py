@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 def send_whole(
     log: UnifiedLog, segment: LogSegment, size: int, readers: Readers, store: ObjectStore, present: Container[str]
-) -> Segment:
-    """Send a segment unless its object is `present`. Blocks; any thread. StoreError, SegmentGone, Unreadable.
+) -> tuple[Segment, bool]:
+    """Send a segment unless its object is `present`, which is the second result. Blocks; any thread. StoreError, SegmentGone,
+    Unreadable.
 
     It is read twice: the sum is in the key. What comes otherwise the second time ends the upload, and nothing has the key.
     """
@@ -46,6 +47,7 @@ def send_whole(
             if again.hexdigest() != expected:
                 raise Unreadable(log, f"{file.path} gave other bytes when it was read again")
 
-        if key not in present:
+        is_present = key in present
+        if not is_present:
             store.upload(key, made.object_size, blocks())
-    return made
+    return made, is_present

@@ -64,6 +64,8 @@ UPLOADERS = 3
 IDLE_MS = 60_000
 """A cut at which nothing is new is published so often: whoever looks sees that the writer lives."""
 HELD_RETRY_MS = 30_000
+VOIDS_RETRY_MS = 1000
+"""Sooner than after a disk's failure: a try costs one cut that is given up."""
 REUSE_MS = GRACE_MS // 2
 _BASE_EVERY = 600
 _BASE_AT_BYTES = 64 << 10
@@ -71,6 +73,8 @@ _WORN_LOOK = 60
 _WORN_SHARE = 0.25
 _WORN_BYTES = 64 << 20
 _MOST_TRIES = 8
+_MOST_VOIDS = 5
+"""Cuts that are given up in a row because of one partition, before it holds back: others must not wait for it."""
 _RECENT = 60
 
 
@@ -144,8 +148,13 @@ class CutWriter:
         self._prior_ms = 0
         self._present: set[str] = set()
         self._objects: dict[object, Segment] = {}
-        self._folds: dict[object, Future[Segment]] = {}
-        self._held: dict[Key, tuple[str, int, int]] = {}  # reason, since, try again at
+        self._folds: dict[object, Future[tuple[Segment, bool]]] = {}
+        self._sent_after: dict[object, int] = {}
+        """A cut that each of these is younger than, in the store."""
+        self._reused_after = 0
+        self._opened_at_ms = time.monotonic_ms()
+        self._held: dict[Key, tuple[str, int, float]] = {}  # reason, since (wall clock), try again at (monotonic)
+        self._voids: dict[Key, int] = {}
         self._passes: dict[Key, Unsent] = {}
         self._changes = -1
         self._metadata = ""
@@ -153,6 +162,7 @@ class CutWriter:
         self._worn: set[str] = set()
         self._sent_before = self.progress.bytes
         self._published: Cut | None = None
+        self._published_at_ms = 0.0
         self.safe: dict[Key, SafePartition] = {}
         """What is in the store, by partition. Written by the writer's thread, entry by entry; any thread looks one up."""
 
@@ -160,9 +170,14 @@ class CutWriter:
 
     def open(self) -> None:
         """Read the last manifest. StoreError; OthersBackupError, NewerFormatError: this writer must not write there."""
-        numbers = [number for stored in self.store.list(CUTS) if (number := cut_number(stored.key)) is not None]
-        if not numbers:
+        times = {
+            number: stored.modified_ms
+            for stored in self.store.list(CUTS)
+            if (number := cut_number(stored.key)) is not None
+        }
+        if not times:
             return
+        numbers = list(times)
         cut = self._last_readable(sorted(numbers, reverse=True)[:_MOST_TRIES])
         self._next = self._generation = max(numbers) + 1
         if cut is None:
@@ -177,7 +192,7 @@ class CutWriter:
         self._prior, self._prior_ms = cut.partitions, header.taken_ms
         self._metadata = header.metadata
         self.progress.number, self.progress.taken_ms = header.number, header.taken_ms
-        self._find_present(cut)
+        self._find_present(cut, times)
 
     def _last_readable(self, numbers: list[int]) -> Cut | None:
         """The newest cut that can be read; None if none of these can. The next base is written anew."""
@@ -193,13 +208,17 @@ class CutWriter:
         key = f"{BASES}{name}"
         return decode_base(self.store.read(key), key)
 
-    def _find_present(self, cut: Cut) -> None:
-        """Find segments that an earlier writer sent and did not publish: those that no sweep is about to take."""
+    def _find_present(self, cut: Cut, times: dict[int, int]) -> None:
+        """Find segments that an earlier writer sent and did not publish: those that no sweep is about to take.
+
+        `times`: of the cuts, by the store's clock. This machine's may be behind it, and must not make objects younger.
+        """
         named = set()
         for entry in cut.partitions.values():
             prefix = prefix_of(entry)
             named |= {segment_key(prefix, one.base_offset, one.object_sum) for one in entry.segments if one.object_sum}
-        now = self._time.milliseconds()
+        now = max(self._time.milliseconds(), *times.values())
+        self._reused_after = max((number for number, at_ms in times.items() if now - at_ms >= REUSE_MS), default=0)
         for stored in self.store.list(SEGMENTS):
             if stored.key in named or now - stored.modified_ms < REUSE_MS:
                 self._present.add(stored.key)
@@ -208,6 +227,7 @@ class CutWriter:
 
     def attempt(self) -> bool:
         """Make one cut; False: nothing is new since the last one. Blocks. StoreError, VoidCut: try again; FencedError: never."""
+        asked_ms = self._time.monotonic_ms()
         vector = self._take(self._changes if self._published is not None else -1)
         cuts = [LogCut(*row) for row in vector.rows]
         if any(cut.is_torn for cut in cuts):
@@ -216,8 +236,8 @@ class CutWriter:
         changed = [cut for cut in cuts if self._is_changed(cut)]
         gone = self._tracked.keys() - {key_of(cut.log) for cut in cuts}
         if self._published is not None and not changed and not gone and vector.metadata is None and not self._worn:
-            self.progress.covered_ms = vector.taken_ms
-            if vector.taken_ms - self.progress.taken_ms < IDLE_MS:
+            self._cover(vector, asked_ms)
+            if asked_ms - self._published_at_ms < IDLE_MS:
                 return False
         metadata = self._send_metadata(vector)
         plans, entries = self._send(changed)
@@ -236,10 +256,27 @@ class CutWriter:
             self._base.name,
             self._secrets.are_there,
             self._secrets.key,
+            self._unnamed(),
         )
         made = self._publish(Cut(header, partitions), sent_metadata=metadata != self._metadata)
         self._settle(made, vector, plans, entries, gone)
+        self._published_at_ms = asked_ms
+        if not self._held:
+            self._cover(vector, asked_ms)
         return True
+
+    def _unnamed(self) -> int:
+        """A cut that all is younger than that was sent, or is being sent, and that no cut names yet; -1: there is nothing."""
+        self._sent_after = {
+            identity: after
+            for identity, after in self._sent_after.items()
+            if identity in self._objects or identity in self._folds
+        }
+        return min(self._sent_after.values(), default=-1)
+
+    def _cover(self, vector: Vector, asked_ms: float) -> None:
+        """Publish that all of a vector, which was asked for at `asked_ms`, is in the store."""
+        self.progress.covered_ms, self.progress.covered_at_ms = vector.taken_ms, asked_ms
 
     def _is_changed(self, cut: LogCut) -> bool:
         known = self._tracked.get(key_of(cut.log))
@@ -286,14 +323,17 @@ class CutWriter:
                 return plans, {**skipped, **self._send_pack(plans)}
             except Unreadable as error:
                 self._hold(error.key, error.reason)
-            except SegmentGone:
+            except SegmentGone as error:
+                self._voids[error.key] = self._voids.get(error.key, 0) + 1
+                if self._voids[error.key] >= _MOST_VOIDS:
+                    self._hold(error.key, "its segments go faster than they are read", VOIDS_RETRY_MS)
                 self._void()
         raise VoidCut
 
     def _is_held(self, cut: LogCut, skipped: dict[Key, Partition]) -> bool:
         """Whether a partition holds back for now; its entry, as it was, is put into `skipped` then."""
         key = key_of(cut.log)
-        now = self._time.milliseconds()
+        now = self._time.monotonic_ms()
         held = self._held.get(key)
         if held is None and self._readers.is_hanging(cut.log):
             self._hold(key, f"{cut.log.directory} does not answer")
@@ -309,12 +349,13 @@ class CutWriter:
         skipped[key] = entry._replace(held=held[0], held_since_ms=held[1])
         return True
 
-    def _hold(self, key: Key, reason: str) -> None:
+    def _hold(self, key: Key, reason: str, retry_ms: int = HELD_RETRY_MS) -> None:
         now = self._time.milliseconds()
         known = self._held.get(key)
         if known is None:
             logger.warning("backup: %s-%d holds back: %s", *key, reason)
-        self._held[key] = (reason, known[1] if known is not None else now, now + HELD_RETRY_MS)
+        again = self._time.monotonic_ms() + retry_ms
+        self._held[key] = (reason, known[1] if known is not None else now, again)
 
     def _plan(self, cut: LogCut) -> PartitionPlan:
         key = key_of(cut.log)
@@ -356,7 +397,7 @@ class CutWriter:
             if (error := job.exception()) is not None:
                 failure = failure or error
             else:
-                one.done = self._objects[one.segment.identity] = job.result()
+                one.done = self._sent(one.segment.identity, job)
         if failure is not None:
             raise failure
 
@@ -380,18 +421,23 @@ class CutWriter:
                 self._fold(cut, one)
                 free -= 1
 
-    def _fold(self, cut: LogCut, one: SegmentPlan) -> Future[Segment]:
+    def _fold(self, cut: LogCut, one: SegmentPlan) -> Future[tuple[Segment, bool]]:
         """Begin to send a segment whole, unless that is under way."""
         identity = one.segment.identity
         job = self._folds.get(identity)
         if job is None:
             log, segment, size = cut.log, one.segment, one.size
+            self._sent_after[identity] = self._next - 1
+            if self._time.monotonic_ms() - self._opened_at_ms > REUSE_MS // 2:
+                self._present = set()  # a sweep may have taken some of them since
+            present = self._present
 
-            def send() -> Segment:
-                made = send_whole(log, segment, size, self._readers, self.store, self._present)
-                self.progress.objects += 1
-                self.progress.bytes += made.object_size
-                return made
+            def send() -> tuple[Segment, bool]:
+                made, is_present = send_whole(log, segment, size, self._readers, self.store, present)
+                if not is_present:
+                    self.progress.objects += 1
+                    self.progress.bytes += made.object_size
+                return made, is_present
 
             job = self._folds[identity] = self._pool.submit(send)
         return job
@@ -402,7 +448,15 @@ class CutWriter:
             if job.done():
                 del self._folds[identity]
                 if job.exception() is None:
-                    self._objects[identity] = job.result()
+                    self._sent(identity, job)
+
+    def _sent(self, identity: object, job: Future[tuple[Segment, bool]]) -> Segment:
+        """Note a segment that is in the store."""
+        made, is_reused = job.result()
+        self._objects[identity] = made
+        if is_reused:
+            self._sent_after[identity] = self._reused_after
+        return made
 
     def _send_pack(self, plans: list[PartitionPlan]) -> dict[Key, Partition]:
         """Send the pieces of all partitions as one pack; returns the entries."""
@@ -544,8 +598,8 @@ class CutWriter:
         progress.recent = (*progress.recent[-_RECENT + 1 :], recent)
         progress.logs_bytes = cut.size if plans or gone else progress.logs_bytes
         progress.held = tuple((*key, reason, since) for key, (reason, since, _) in self._held.items())
-        if not self._held:
-            progress.covered_ms = vector.taken_ms
+        # Of one that holds back the first void of its next try is enough.
+        self._voids = {key: count for key, count in self._voids.items() if key in self._held}
 
     def _note_passes(self, plans: list[PartitionPlan], taken_ms: int) -> None:
         """Publish which partitions have in this cut what there was before a pass."""

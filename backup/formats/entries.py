@@ -107,6 +107,8 @@ class CutHeader(NamedTuple):
     """Whether passwords' hashes are in the metadata."""
     key: str = ""
     """Name of the key with which they are sealed; empty: they are not."""
+    unnamed: int = -1
+    """What its writer had sent by then and no cut named yet is not older than the cut of this number; -1: there was no such."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Bytes of bases and manifests: JSON, one line for each partition, in the frame of `sealed.py`.
 
     {"number":42,"generation":3,"session":…,"cluster":…,"node":1,"taken_ms":…,"metadata":sum,"base":name,
-     "secrets":true,"key":name,"gone":[["orders",7]]}         the first line; a base has {} there; no key: none is sealed
+     "secrets":true,"key":name,"unnamed":40,"gone":[["orders",7]]}
+                                                              the first line; a base has {} there; no key: none is sealed;
+                                                              no "unnamed": nothing is being sent beside the cuts
     ["orders",0,"2f6b…",start,end,recovery point,cleaned,[[epoch,start]],ledger,drop,keep,segments,files,
      held,since]                                              one line
 
@@ -61,6 +63,7 @@ def encode_cut(cut: Cut, base: Partitions) -> bytes:
         "base": header.base,
         "secrets": header.secrets,
         **({"key": header.key} if header.key else {}),
+        **({"unnamed": header.unnamed} if header.unnamed >= 0 else {}),
         "gone": gone,
     }
     lines = [_dump(first)]
@@ -155,6 +158,7 @@ def _header(line: str) -> tuple[CutHeader, set[tuple[str, int]]]:
         _checked(content["base"], is_numbered),
         bool(content["secrets"]),
         _checked(content.get("key", ""), lambda text: not text or is_key_name(text)),
+        _number(content.get("unnamed", -1), -1),
     )
     return header, {(_text(topic), _number(partition)) for topic, partition in content["gone"]}
 

@@ -3,7 +3,7 @@
     1  list pins and cuts, decide which stay (times are the store's, so that no two clocks are compared)
     2  mark: read those that stay, note every object that they name
     3  delete the other manifests
-    4  delete unmarked objects that are older than the grace
+    4  delete unmarked objects that are older than the grace, and than what the newest cut's writer was still sending
 
 A crash after any step leaves cuts that are whole, and objects for the next sweep. A daemon goes on publishing meanwhile: what a
 new cut names is younger than the grace, or was named by the newest cut of step 1. A manifest that can't be read ends the sweep
@@ -28,6 +28,7 @@ from ..formats.keys import (
     segment_key,
     segments_prefix,
 )
+from ..formats.manifest import Partitions
 from ..restore.catalog import Catalog
 from .pins import PIN_MS, pins
 from .retention import GRACE_MS, Keep, kept_cuts
@@ -63,8 +64,12 @@ def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehear
     kept |= {pin.cut for pin in held if now_ms - pin.modified_ms <= PIN_MS} & {number for number, _ in cuts}
     catalog = Catalog(store)
     marked: set[str] = set()
+    before: Partitions = {}
     for number in sorted(kept):
-        marked.update(named(catalog.cut(number)))
+        cut = catalog.cut(number)
+        marked.update(named(cut, before))
+        before = cut.partitions
+    spared_ms = _unnamed_ms(catalog.header(max(kept)).unnamed, cuts)
     doomed = [cut_key(number) for number, _ in cuts if number not in kept]
     size = 0
     if not is_rehearsal:
@@ -73,7 +78,8 @@ def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehear
     count = 0
     for prefix in (BASES, PACKS, SEGMENTS, METADATA):
         for stored in store.list(prefix):
-            if stored.key in marked or now_ms - stored.modified_ms <= grace_ms:
+            age_ms = now_ms - stored.modified_ms
+            if stored.key in marked or age_ms <= grace_ms or stored.modified_ms >= spared_ms:
                 continue
             garbage.append(stored.key)
             count, size = count + 1, size + stored.size
@@ -85,12 +91,23 @@ def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehear
     return Swept(len(kept), len(doomed), count, size)
 
 
-def named(cut: Cut) -> Iterator[str]:
-    """Keys of all objects that a restore of the cut reads."""
+def _unnamed_ms(unnamed: int, cuts: list[tuple[int, int]]) -> int:
+    """When the oldest object was sent that a later cut will name: not before the newest cut up to `unnamed` that is there."""
+    if unnamed < 0:
+        return 1 << 63
+    return max((cut for cut in cuts if cut[0] <= unnamed), default=(0, 0))[1]
+
+
+def named(cut: Cut, before: Partitions | None = None) -> Iterator[str]:
+    """Keys of all objects that a restore of the cut reads, but for those of entries that `before` has too, the very same ones:
+    most partitions of neighbouring cuts are those of their common base.
+    """
     yield f"{BASES}{cut.header.base}"
     if cut.header.metadata:
         yield f"{METADATA}{cut.header.metadata}"
-    for entry in cut.partitions.values():
+    for key, entry in cut.partitions.items():
+        if before is not None and before.get(key) is entry:
+            continue
         topic_id = UUID(hex=entry.topic_id) if entry.topic_id else None
         prefix = segments_prefix(entry.topic, topic_id, entry.partition)
         for segment in entry.segments:

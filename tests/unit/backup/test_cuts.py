@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from support.backups import RESTORED, BackedUpWorld, RestoredWorld, check_cut, restored, seen
 from support.cleaning import Producer, aborted_transactions, put
+from support.mock_time import MockTime
 from tidelog.backup.cut import pack
-from tidelog.backup.cut.writer import CutWriter, FencedError, Identity, OthersBackupError
+from tidelog.backup.cut.reading import SegmentGone
+from tidelog.backup.cut.writer import CutWriter, FencedError, Identity, OthersBackupError, VoidCut
 from tidelog.backup.formats.keys import CUTS, PACKS, SEGMENTS, cut_key
 from tidelog.backup.formats.sealed import DamagedBackupError
 from tidelog.backup.restore.catalog import Catalog, NoSuchCutError
@@ -218,6 +220,87 @@ def test_a_partition_that_cannot_be_read_holds_back_alone_and_says_so(world: Bac
     number = world.cut()
     assert not Catalog(world.store).cut(number).held
     check_cut(world.store, number, world.models[number], world.time)
+
+
+def test_a_partition_whose_segments_go_each_time_holds_back_alone(world: BackedUpWorld) -> None:
+    """The cleaner, or retention, may be as fast as the backup for as long as it likes: other partitions do not wait for that."""
+    world.cut()
+    before = world.models[1]["kept", 0]
+    for topic in ("plain", "kept", "busy"):
+        put(world.log(topic), "k", "new", timestamp=world.time.milliseconds())
+    lease = pack.lease
+
+    def gone(log: UnifiedLog, segment: LogSegment) -> Any:
+        if log.topic == "kept":
+            raise SegmentGone(log)
+        return lease(log, segment)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pack, "lease", gone)
+        for _ in range(5):
+            with pytest.raises(VoidCut):
+                world.writer.attempt()
+        assert world.writer.attempt()
+        cut = Catalog(world.store).cut(2)
+        assert [(entry.topic, entry.held) for entry in cut.held] == [
+            ("kept", "its segments go faster than they are read")
+        ]
+        restored_world, manager = restored(world.store, cut, world.time)
+        found = {log.topic: log for log in manager.logs()}
+        assert seen(found["kept"]) == before
+        assert seen(found["plain"]) == world.last["plain", 0]
+        restored_world.stop()
+        # It is tried again with the next cut, and costs that one try.
+        put(world.log("plain"), "k", "newer", timestamp=world.time.milliseconds())
+        world.time.advance(1000)
+        with pytest.raises(VoidCut):
+            world.writer.attempt()
+        assert world.writer.attempt()
+    world.time.advance(1000)
+    number = world.cut()
+    assert not Catalog(world.store).cut(number).held
+    check_cut(world.store, number, world.models[number], world.time)
+
+
+def test_a_clock_that_is_set_back_delays_neither_idle_cuts_nor_what_holds_back(world: BackedUpWorld) -> None:
+    world.cut()
+    world.time.set_wall_clock(world.time.milliseconds() - DAY_MS)
+    world.time.advance(59_000)
+    assert not world.writer.attempt()
+    world.time.advance(1000)
+    assert world.writer.attempt()
+    put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
+    lease = pack.lease
+
+    def fails(log: UnifiedLog, segment: LogSegment) -> Any:
+        raise OSError(5, "Input/output error")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pack, "lease", fails)
+        assert world.writer.attempt()
+        assert Catalog(world.store).newest().held
+        world.time.set_wall_clock(world.time.milliseconds() - DAY_MS)
+    assert pack.lease is lease
+    world.time.advance(30_000)
+    number = world.cut()
+    assert not Catalog(world.store).cut(number).held
+    check_cut(world.store, number, world.models[number], world.time)
+
+
+def test_a_clock_behind_the_stores_makes_no_object_young_that_a_sweep_may_take(world: BackedUpWorld) -> None:
+    store = MemoryStore(time=MockTime(world.time.milliseconds()))
+    orphans = [f"{SEGMENTS}{'a' * 32}/0/{number:020d}-{'b' * 32}" for number in range(2)]
+    theirs = store._time
+    assert isinstance(theirs, MockTime)
+    store.create(orphans[0], b"old")
+    theirs.advance(13 * HOUR_MS)
+    store.create(orphans[1], b"young")
+    world.store = store
+    world.writer = world.new_writer()
+    world.cut()
+    assert store.list(CUTS)
+    writer = world.new_writer()
+    assert writer._present & set(orphans) == {orphans[1]}
 
 
 def test_each_damaged_object_is_named_and_others_still_restore(world: BackedUpWorld) -> None:

@@ -8,27 +8,33 @@ from collections.abc import Iterable
 import pytest
 from support.backups import BackedUpWorld, check_cut, restored, seen
 from support.cleaning import Producer, put
-from support.patience import PATIENCE_S
+from support.mock_time import MockTime
+from support.patience import PATIENCE_S, until
 from tidelog.backup.cut import tracker
 from tidelog.backup.formats.keys import SEGMENTS
 from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.store.memory import MemoryStore
+from tidelog.backup.upkeep.retention import HOUR_MS, Keep
+from tidelog.backup.upkeep.sweep import named, sweep
 
 
 class HeldUploads(MemoryStore):
-    """Segments of their own are not sent while `lets` is not set."""
+    """Segments of their own are not sent while `lets` is not set, but for the next `free`."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, time: MockTime | None = None) -> None:
+        super().__init__(time=time)
         self.lets = threading.Event()
         self.lets.set()
+        self.free = 0
         self.came = threading.Event()
         self.sent: list[str] = []
 
     def upload(self, key: str, size: int, blocks: Iterable[bytes]) -> None:
         if key.startswith(SEGMENTS):
             self.came.set()
-            assert self.lets.wait(PATIENCE_S)
+            with self._lock:
+                is_free, self.free = self.free > 0, max(0, self.free - 1)
+            assert is_free or self.lets.wait(PATIENCE_S)
             self.sent.append(key)
         super().upload(key, size, blocks)
 
@@ -140,6 +146,72 @@ def test_a_second_pass_beside_the_first_one_is_not_mixed_with_it(world: BackedUp
         for future in list(world.writer._folds.values()):
             future.exception(PATIENCE_S)
     check_cut(store, number, world.last, world.time)
+    world.stop()
+
+
+def test_what_is_sent_beside_cuts_for_days_is_not_swept_before_a_cut_names_it(world: BackedUpWorld) -> None:
+    """Over a thin line a pass may take longer to send than the grace of objects that no cut names."""
+    store = HeldUploads(world.time)
+    world.store = store
+    world.writer = world.new_writer()
+    log = world.log("kept")
+    for number in range(72):
+        put(log, f"k{number}" if number % 2 else "again", "v" * 60, timestamp=world.time.milliseconds())
+    log.roll()
+    log.flush()
+    put(log, "last", "one", timestamp=world.time.milliseconds())
+    world.cut()
+    store.sent.clear()
+    store.lets.clear()
+    store.free = 1
+    world.clean_all()
+
+    def go_on(hours: int) -> None:
+        for _ in range(hours):
+            world.time.advance(HOUR_MS)
+            put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
+            world.cut()
+            sweep(store, Keep())
+
+    go_on(1)
+    until(lambda: bool(store.sent), "the first segment of the pass is sent")
+    [early] = store.sent
+    assert len(world.writer._folds) > 1, "nothing is being sent"
+    assert early not in set(named(Catalog(store).newest()))
+    go_on(30)
+    assert early in {stored.key for stored in store.list(SEGMENTS)}
+    store.lets.set()
+    for _ in range(10):
+        for future in list(world.writer._folds.values()):
+            future.result(PATIENCE_S)
+        number = world.cut()
+    cut = Catalog(store).cut(number)
+    assert early in set(named(cut))
+    check_cut(store, number, world.last, world.time)
+    put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
+    assert Catalog(store).cut(world.cut()).header.unnamed == -1
+    # What no cut has named in the end goes as ever.
+    orphan = f"{SEGMENTS}{'a' * 32}/0/{0:020d}-{'b' * 32}"
+    store.create(orphan, b"")
+    go_on(26)
+    assert orphan not in {stored.key for stored in store.list(SEGMENTS)}
+    world.stop()
+
+
+def test_what_a_writer_before_sent_and_this_one_uses_is_not_swept_before_a_cut_names_it(world: BackedUpWorld) -> None:
+    store = HeldUploads(world.time)
+    world.store = store
+    world.writer = world.new_writer()
+    put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
+    first = world.cut()
+    world.time.advance(11 * HOUR_MS)
+    put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
+    second = world.cut()
+    world.time.advance(2 * HOUR_MS)
+    writer = world.new_writer()
+    assert writer._reused_after == first, "what is in use again may be half a grace old, and so older than the last cut"
+    world.time.advance(11 * HOUR_MS)
+    assert world.new_writer()._reused_after == second
     world.stop()
 
 
