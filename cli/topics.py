@@ -32,6 +32,13 @@ def add_parser(commands: Subparsers) -> None:
     parser = action("create", run_create, "make a topic")
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--partitions", metavar="N", type=int, default=-1, help="default: the broker's num.partitions")
+    parser.add_argument(
+        "--replication-factor",
+        metavar="N",
+        type=int,
+        default=-1,
+        help="as Kafka's tool has it: 1, as one node keeps one copy",
+    )
     parser.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is no error")
     _add_config(parser, "a setting of the topic; may be given again")
     parser = action("alter", run_alter, "change settings of a topic, or add partitions")
@@ -156,7 +163,7 @@ def run_create(options: Any) -> int:
     topic = CreatableTopic(
         name=options.topic,
         num_partitions=options.partitions,
-        replication_factor=-1,
+        replication_factor=options.replication_factor,
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in settings.items()],
     )
     with client_of(options) as client:

@@ -171,7 +171,7 @@ class TopicRegistry:
         for name, partition in repairs.create:
             by_topic.setdefault(name, []).append(partition)
         for name, partitions in by_topic.items():
-            log.warning("topic %s: %d partitions have no directory and are made, empty", name, len(partitions))
+            log.warning("topic %s: partitions that have no directory and are made, empty: %d", name, len(partitions))
             await self._make_logs(self._by_name[name], partitions)
         self._records.clear()
 
@@ -383,7 +383,7 @@ class TopicRegistry:
             await self._store.remove_topic(name)
             raise
         self._publish(topic)
-        log.info("topic %s made: %d partitions, id %s", name, partitions, topic.topic_id)
+        log.info("topic %s made; partitions: %d, id %s", name, partitions, topic.topic_id)
         return topic
 
     async def _grow(self, name: str, partitions: int, principal: str) -> Topic:

@@ -38,6 +38,7 @@ _RETRY_S = 0.1
 _HINTS = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`tidelog topics list` shows the topics",
     "TOPIC_ALREADY_EXISTS": "`tidelog topics alter` changes it",
+    "INVALID_REPLICATION_FACTOR": "say 1, or leave it out",
     "INVALID_CONFIG": "`tidelog settings` lists names and ranges",
     "GROUP_ID_NOT_FOUND": "`tidelog groups list` shows the groups",
     "NON_EMPTY_GROUP": "stop its members first (`tidelog groups describe` names them)",

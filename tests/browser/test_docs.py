@@ -53,7 +53,7 @@ QUESTIONS = {
     "debian package": ("how-to/service", "how-to/install", "how-to/upgrade"),
     "min.insync.replicas": ("SETTINGS", "FAQ"),
     "replication factor 3": ("FAQ", "how-to/kafka-migration"),
-    "reset offsets of a group": ("COMMAND_LINE",),
+    "reset offsets of a group": ("FAQ", "COMMAND_LINE"),
     "web console": ("CONSOLE",),
     "which clients work": ("COMPATIBILITY", "how-to/clients", "FAQ"),
     "advertised listeners": ("CONTAINER", "FAQ", "SETTINGS"),

@@ -70,6 +70,8 @@ def test_topics_are_made_shown_altered_and_deleted(run: Run) -> None:
     assert run("topics", "describe") == Done(0, "", "tidelog: there are no topics\n")
     config = ("--config", "cleanup.policy=compact", "--config", "segment.ms=60000")
     assert run("topics", "create", "orders", "--partitions", "3", *config).out == "created orders with 3 partitions\n"
+    assert run("topics", "create", "third", "--replication-factor", "1").out == "created third with 1 partition\n"
+    assert run("topics", "delete", "third").code == 0
     assert run("topics", "create", "other", "--json").json == {"topic": "other", "created": True, "partitions": 1}
     assert run("topics", "list").lines == ["orders", "other"]
     assert run("topics", "list", "--json").json == ["orders", "other"]
@@ -99,6 +101,7 @@ def test_topics_are_made_shown_altered_and_deleted(run: Run) -> None:
         (("create", "x", "--config", "retention.msx=9"), ("retention.msx", "did you mean retention.ms")),
         (("create", "x", "--config", "novalue"), ("--config takes NAME=VALUE", "novalue")),
         (("create", "a/b"), ("a/b",)),
+        (("create", "x", "--replication-factor", "3"), ("3 copies need 3 brokers", "(say 1, or leave it out)")),
         (("describe", "nothing"), ("topic nothing", "tidelog topics list")),
         (("alter", "nothing", "--config", "retention.ms=1"), ("topic nothing",)),
         (("alter", "nothing"), ("nothing to change", "--config")),
