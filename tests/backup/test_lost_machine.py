@@ -32,6 +32,8 @@ PARTITIONS = 4
 PLAIN, TRANSACTED, TABLE = "plain", "transacted", "table"
 GROUP = "readers"
 QUIET = {"log_level": 0}
+TOLD_MS = 1000
+"""When more is lost it is told when the cuts before were taken."""
 
 
 class Writer(threading.Thread):
@@ -226,7 +228,11 @@ class Machine:
         assert done.returncode == 0, done.stdout + done.stderr
         verified = command("log", "verify", str(self.daemon.directory))
         assert verified.returncode == 0, verified.stdout + verified.stderr
-        self.losses.append(self.killed_ms - taken)
+        loss = self.killed_ms - taken
+        self.losses.append(loss)
+        if loss > TOLD_MS:
+            times = [catalog.header(number).taken_ms for number in catalog.numbers[-12:]]
+            print(f"{loss} ms: cuts were taken {[self.killed_ms - at for at in times]} ms before the kill", flush=True)
         self.daemon.start()
         return taken
 

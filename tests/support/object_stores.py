@@ -1,4 +1,4 @@
-"""Real servers of objects for tests: moto's S3 in a process of its own, versitygw over a directory.
+"""Real servers of objects for tests: moto's S3 in a process of its own, versitygw over a directory, s3rver of Node's.
 
     with MotoServer() as server:
         store = open_store(server.url, server.options)
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +24,8 @@ from tidelog.backup.store import StoreOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSITYGW = ROOT / ".cache" / "backup" / "versitygw"
+S3RVER = ROOT / ".cache" / "backup" / "s3rver" / "node_modules" / "s3rver" / "bin" / "s3rver.js"
+S3RVER_KEYS = {"access_key_id": "S3RVER", "secret_access_key": "S3RVER"}
 BUCKET = "tidelog-test"
 KEYS = {"access_key_id": "test-key", "secret_access_key": "test-secret"}
 PART_BYTES = 5 << 20
@@ -144,6 +147,47 @@ class Versitygw(Server):
                 *("--port", f"127.0.0.1:{self.port}", "--health", "/health", "--quiet", "--region", "us-east-1"),
                 *("--access", KEYS["access_key_id"], "--secret", KEYS["secret_access_key"]),
                 *("posix", "--sidecar", str(self._sidecar), str(self.root)),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+class S3rver(Server):
+    """npm's s3rver over `root`. It takes every object as told, whatever If-None-Match says."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
+
+    @property
+    def options(self) -> StoreOptions:
+        return replace(super().options, **S3RVER_KEYS)
+
+    def start(self) -> None:
+        def answers() -> bool:
+            if not self.is_running():
+                # Somebody else took the port in between.
+                self._launch()
+            try:
+                urllib.request.urlopen(self.endpoint, timeout=5).close()
+            except urllib.error.HTTPError:
+                return True
+            except OSError:
+                return False
+            return True
+
+        until(answers, "s3rver answers")
+
+    def _launch(self) -> None:
+        self.kill()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._process = subprocess.Popen(
+            [
+                *("node", str(S3RVER), "--directory", str(self.root), "--address", "127.0.0.1"),
+                *("--port", str(self.port), "--silent", "--configure-bucket", BUCKET),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
