@@ -43,6 +43,9 @@ def add_parser(commands: Subparsers) -> None:
     _add_source(job)
     job.add_argument("--to", metavar="TABLE", required=True, help="catalog.schema.table, or delta.`/path`")
     job.add_argument("--format", choices=("delta", "iceberg"), default="delta")
+    job.add_argument(
+        "--archive", metavar="DIR", help="take what it has from there: a folder, or s3://bucket/… (gs, az)"
+    )
 
     job = _job(jobs, "replay", _replay, "write an archive into a topic, with original timestamps and order")
     job.add_argument("archive", metavar="DIR", help="the archive: a folder, or s3://bucket/… (gs, az)")
@@ -233,7 +236,8 @@ def _latest(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
 
 def _upsert(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
     job = import_module("tidelog.pipeline.jobs.upsert").upsert
-    return dict(job(spark, source_options(options), options.to, form=options.format, progress=progress))
+    given = {"form": options.format, "archive": options.archive}
+    return dict(job(spark, source_options(options), options.to, **given, progress=progress))
 
 
 def _replay(spark: Any, options: Any, progress: Any) -> dict[str, Any]:

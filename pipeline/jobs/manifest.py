@@ -163,13 +163,27 @@ def _objects(folder: str, store: ObjectStore) -> Iterator[tuple[str, Callable[[]
 
 def read_archive_log(folder: str, store: ObjectStore | None = None) -> Archive | None:
     """None: there is no archive yet. ArchiveError: a manifest is missing or damaged."""
-    manifests = read_manifests(folder, store)
+    return archive_of(folder, read_manifests(folder, store))
+
+
+def archive_of(folder: str, manifests: Sequence[Manifest]) -> Archive | None:
+    """All of these together; None: there are none."""
     if not manifests:
         return None
     last = manifests[-1]
     topic_id = next((manifest.topic_id for manifest in reversed(manifests) if manifest.topic_id), None)
     files = tuple(file for manifest in manifests for file in manifest.files)
     return Archive(folder, last.topic, topic_id, len(manifests), last.ends, files)
+
+
+def files_beyond(manifests: Sequence[Manifest], offsets: Mapping[int, int]) -> list[ArchiveFile]:
+    """Files of those runs that got anything at or behind these offsets (partition → offset; 0 where there is none)."""
+    return [
+        file
+        for manifest in manifests
+        if any(end > offsets.get(partition, 0) for partition, end in manifest.ends.items())
+        for file in manifest.files
+    ]
 
 
 def new_data_folder(version: int) -> str:

@@ -5,6 +5,8 @@ record and recordError, which grow with the schema (`evolution.py`). A row of th
 its offset is higher, or its partition another one; a tombstone deletes it. The offsets that the table was brought to are a
 property of it, written after the MERGE: a run that died in between is repeated, with what came since, and leaves the same table.
 With them is the topic's id: offsets of a topic that was deleted say nothing of the one that has its name now.
+With an archive of the topic, rows up to the archive's end come from there, since it has what compaction and retention took: a
+tombstone that is gone from the topic deletes its row all the same.
 One run at a time; keys stay in their partition. The jars and catalogs are the session's: see docs/PIPELINE.md.
 
 `merge` is one batch of it, for a stream's `foreachBatch`: there the checkpoint has the offsets, and a batch that Spark sends
@@ -18,6 +20,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ...backup.store import StoreOptions
+from ..options import parse_options
+from . import buckets
+from .archive import plan, read_files
 from .common import (
     JobError,
     Progress,
@@ -31,32 +37,40 @@ from .common import (
     watched,
 )
 from .evolution import conformed, missing
+from .manifest import ArchiveError, archive_of, files_beyond, read_manifests
 
 _ENDS = "tidelog.ends"
 #: Columns of the source with `decode`.
 DECODED = ("record", "recordError")
+_SOURCE = ("key", "value", "timestamp", "partition", "offset")
 COLUMNS = "key binary, value binary, timestamp timestamp, `partition` int, `offset` bigint"
 
 
 def upsert(
-    spark: Any, source: Mapping[str, str], table: str, *, form: str = "delta", progress: Progress = no_progress
-) -> dict[str, Any]:
+    spark: Any, source: Mapping[str, str], table: str, *, form: str = "delta", archive: str | None = None,
+    progress: Progress = no_progress, store: StoreOptions | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Brings the table (`catalog.schema.name`, or delta.`/path`) to the topic's end; makes it if it is missing. Driver.
 
-    JobError: no such form, or the table is of another topic, of one that was deleted, or has gone beyond the topic.
+    `archive`: where rows up to its end are taken from, a folder or a bucket's URL; `store`: as in the job `archive`. JobError: no
+    such form, or the table is of another topic, of one that was deleted, or has gone beyond the topic. ArchiveError.
     """
     watch = Stopwatch()
     source = {"isolation": "read_committed", **source}
     bounds, topic_ids = look_at(source)
     topic = only_topic(bounds)
     topic_id = topic_ids.get(topic)
+    archived = None if archive is None else _Archived(spark, source, archive, store, topic, topic_id)
     make_table(spark, table, form)
     before = _brought_to(spark, table)
     if before is not None:
         _check_topic(table, before, topic, topic_id)
     done = {} if before is None else before.ends
-    starts = {where.partition: done.get(where.partition, found.start) for where, found in bounds.items()}
-    ends = {where.partition: found.end for where, found in bounds.items()}
+    limits = {where.partition: (found.start, found.end) for where, found in bounds.items()}
+    ends = {number: end for number, (_, end) in limits.items()}
+    starts = {number: done.get(number, start) for number, (start, _) in limits.items()}
+    if archived is not None:
+        starts |= {number: done.get(number, 0) for number in archived.ends if number in starts}
     for number, start in starts.items():
         if start > ends[number]:
             raise JobError(
@@ -64,7 +78,10 @@ def upsert(
             )
     total = sum(ends[number] - starts[number] for number in ends)
     if total:
-        rows = load(spark, source, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends))
+        live = starts if archived is None else archived.behind(starts, limits)
+        rows = load(spark, source, startingOffsets=offsets_json(topic, live), endingOffsets=offsets_json(topic, ends))
+        if archived is not None:
+            rows = archived.rows(starts).unionByName(rows.select(*_SOURCE))
         with watched(spark, total, progress):
             merge(rows, table)
             if look_at(source).topic_ids.get(topic) != topic_id:
@@ -80,6 +97,39 @@ def upsert(
         "job": "upsert", "topic": topic, "table": table, "form": form, "offsets": total,
         "ends": {str(number): ends[number] for number in sorted(ends)}, "seconds": watch.seconds,
     }  # fmt: skip
+
+
+class _Archived:
+    """The archive of the topic that a table is made of. ArchiveError: there is none, or it is another topic's; JobError."""
+
+    def __init__(
+        self, spark: Any, source: Mapping[str, str], folder: str, store: StoreOptions | None, topic: str, topic_id: str | None
+    ) -> None:  # fmt: skip
+        if parse_options(dict(source)).decode is not None:
+            raise JobError(
+                f"{folder}: what an archive has is not decoded; upsert without decode, or without the archive"
+            )
+        self._spark, self._folder = spark, folder
+        self._bucket = buckets.bucket_of(folder, spark, store)
+        with buckets.told(folder):
+            self._manifests = read_manifests(folder, None if self._bucket is None else self._bucket.open())
+        found = archive_of(folder, self._manifests)
+        if found is None:
+            raise ArchiveError(f"{folder}: there is no archive here")
+        found.check_topic(topic, topic_id)
+        self._found = found
+        self.ends = found.ends
+
+    def behind(self, starts: Mapping[int, int], limits: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Where the topic is read from. JobError when it ends before the archive does."""
+        begins, _ = plan(self._found, limits)
+        return {number: max(begin, starts[number]) for number, begin in begins.items()}
+
+    def rows(self, starts: Mapping[int, int]) -> Any:
+        """What the archive has from these offsets on."""
+        rows = read_files(self._spark, self._folder, files_beyond(self._manifests, starts), self._bucket)
+        wanted = [f"partition = {number} and offset >= {start}" for number, start in sorted(starts.items())]
+        return rows.where(" or ".join(wanted) or "false").select(*_SOURCE)
 
 
 def make_table(spark: Any, table: str, form: str = "delta") -> None:

@@ -9,8 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from tidelog.pipeline.jobs.archive import archive
 from tidelog.pipeline.jobs.common import JobError
 from tidelog.pipeline.jobs.latest import latest
+from tidelog.pipeline.jobs.manifest import ArchiveError
 from tidelog.pipeline.jobs.upsert import make_table, merge, upsert
 from tidelog.pipeline.sink.options import parse_sink_options
 from tidelog.pipeline.sink.task import write_rows
@@ -44,6 +48,12 @@ class Topic:
 
     def rows(self) -> dict[bytes, bytes]:
         return {key: value for key, value in self._newest.items() if value is not None}
+
+
+def lose(broker: Broker, topic: str) -> None:
+    """All that it has, as by retention."""
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(topic, number): -1 for number in range(2)})
 
 
 def found(spark: Any, table: str) -> dict[bytes, bytes]:
@@ -80,6 +90,39 @@ def test_a_run_that_comes_again_changes_nothing(spark: Any, broker: Broker, tmp_
     other = Topic(broker, f"other-{form}")
     with pytest.raises(JobError, match=f"is of the topic {topic.name}, not of {other.name}"):
         upsert(spark, other.options, table, form=form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_archive_gives_what_the_topic_has_lost(spark: Any, broker: Broker, tmp_path: Path, form: str) -> None:
+    topic, table, kept = Topic(broker, f"lost-{form}"), table_of(form, tmp_path, "lost"), str(tmp_path / "archive")
+    with pytest.raises(ArchiveError, match="there is no archive here"):
+        upsert(spark, topic.options, table, form=form, archive=kept)
+
+    # The first rows are gone from the topic before the table is made.
+    topic.write(*BATCHES[0])
+    archive(spark, topic.options, kept)
+    lose(broker, topic.name)
+    topic.write((b"e", b"1"))
+    assert upsert(spark, topic.options, table, form=form, archive=kept)["offsets"] == len(BATCHES[0]) + 1
+    assert found(spark, table) == topic.rows()
+
+    # And tombstones and more behind what the table has, in two runs of the archive, one of which the table has in part.
+    topic.write(*BATCHES[1])
+    archive(spark, topic.options, kept)
+    topic.write((b"f", b"1"))
+    archive(spark, topic.options, kept)
+    lose(broker, topic.name)
+    topic.write(*BATCHES[2])
+    for offsets in (len(BATCHES[1]) + 1 + len(BATCHES[2]), 0):
+        assert upsert(spark, topic.options, table, form=form, archive=kept)["offsets"] == offsets
+        assert found(spark, table) == topic.rows()
+
+    decoding = {**topic.options, "decode": "json", "decodeSchema": '{"type": "object"}'}
+    with pytest.raises(JobError, match="what an archive has is not decoded"):
+        upsert(spark, decoding, table, form=form, archive=kept)
+    other = Topic(broker, f"lost-other-{form}")
+    with pytest.raises(ArchiveError, match=f"is the archive of {topic.name}, not of {other.name}"):
+        upsert(spark, other.options, table, form=form, archive=kept)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -11,8 +11,10 @@ import pytest
 from tidelog.pipeline.jobs.manifest import (
     ArchiveError,
     ArchiveFile,
+    Manifest,
     add_manifest,
     check_folder,
+    files_beyond,
     new_data_folder,
     read_archive_log,
     read_manifests,
@@ -111,6 +113,15 @@ def test_a_file_system_without_hard_links_is_refused_in_one_sentence_before_anyt
             check_folder(str(tmp_path))
     assert "\n" not in str(told.value)
     assert [one for one in tmp_path.rglob("*") if one.is_file()] == []
+
+
+def test_of_an_archive_only_the_runs_behind_some_offsets_are_read() -> None:
+    runs = [
+        Manifest("t", None, ends, (ArchiveFile(name, 1, 1),))
+        for name, ends in (("a", {0: 5}), ("b", {0: 5, 1: 3}), ("c", {0: 9, 1: 3}))
+    ]
+    for offsets, names in (({}, "abc"), ({0: 5}, "bc"), ({0: 5, 1: 3}, "c"), ({0: 8, 1: 3}, "c"), ({0: 9, 1: 3}, "")):
+        assert [file.path for file in files_beyond(runs, offsets)] == list(names)
 
 
 @pytest.mark.parametrize("address", ["hdfs:///archive", "file:///archive", "abfss://a@b/c"])
