@@ -68,8 +68,8 @@ demo: $(VENV)/.demo       ## all flights of New York in 2013 through a daemon, c
 demo-backup: $(VENV)/.demo  ## flights in, the machine lost, restored to the moment before a mistake, checked row by row (a minute)
 	@$(BIN)/python benchmarks/demo_backup.py
 
-demo-pipeline: $(VENV)/.demo $(VENV)/.spark  ## the same flights through Spark: archive, latest, delays, replay, audit (some minutes)
-	@$(BIN)/python benchmarks/demo_pipeline.py
+demo-pipeline: $(VENV)/.demo $(VENV)/.spark cluster-archive  ## the same flights through a cluster of Spark: archive, latest, delays, replay, audit (some minutes)
+	@$(BIN)/python benchmarks/demo_pipeline.py --archive $(EXECUTORS)/environment.tar.gz
 
 $(VENV)/.demo: $(VENV)/.installed
 	@$(ADD) demo

@@ -7,8 +7,9 @@
         → replay into aircraft, compacted     the same order and timestamps
         → compact, offline; audit             what is left is what must be
 
-Starts a daemon in a temporary directory and Spark on this machine. Exits with 1, and says what is wrong, when a number is not
-the CSV's.
+Starts a daemon in a temporary directory, and on loopback a standalone cluster of Spark, a master and two workers, whose executors
+have nothing but the environment of `--archive`, packed as docs/PIPELINE.md says; without it, Spark in this process. Exits with 1,
+and says what is wrong, when a number is not the CSV's.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import csv
 import importlib.metadata
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,6 +28,7 @@ import time
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +38,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from support.daemon import DEFAULT_COMMAND, Daemon, DaemonError
+from support.spark_cluster import HOSTS, SparkCluster
 from tidelog.pipeline import session
 from tidelog.pipeline.exceptions import PipelineError
 from tidelog.pipeline.jobs.archive import archive, read_archive
@@ -196,13 +200,60 @@ def draw(found: dict[tuple[str, int], tuple[int, float]], path: Path) -> None:
     figure.savefig(path)
 
 
-def run(folder: Path, plots: Path, most: int | None) -> None:
+def start_spark(folder: Path, packed: Path | None, stack: ExitStack) -> Any:
+    """A session on a cluster of its own, with `packed` for its executors, or on this machine; the stack ends both.
+
+    Changes to a folder that has the environment unpacked beside the archive: the driver plans by the executors' relative path.
+    """
+    if packed is None:
+        spark = session("flights", directory=str(folder / "spark"))
+        stack.callback(spark.stop)
+        return spark
+    import pyspark
+
+    cluster = stack.enter_context(SparkCluster(Path(pyspark.__file__).parent, folder / "cluster"))
+    driver = folder / "driver"
+    driver.mkdir()
+    (driver / "environment").symlink_to(packed.parent / "environment", target_is_directory=True)
+    os.chdir(driver)
+    os.environ["PYSPARK_PYTHON"] = "./environment/bin/python"
+    spark = session(
+        "flights", master=cluster.master, directory=str(folder / "spark"),
+        settings={
+            "spark.archives": f"{packed}#environment", "spark.driver.host": HOSTS[0], "spark.executor.memory": "1g",
+            "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4",
+        },
+    )  # fmt: skip
+    stack.callback(spark.stop)
+    return spark
+
+
+def seen_by(spark: Any) -> list[str]:
+    """Where the executors' tidelog is, of each that had a task."""
+
+    def look(_batches: Any) -> Iterator[Any]:
+        import pyarrow
+        from tidelog import pipeline
+
+        yield pyarrow.record_batch({"file": [pipeline.__file__]})
+
+    return sorted({row.file for row in spark.range(0, 8, 1, 8).mapInArrow(look, "file string").collect()})
+
+
+def run(folder: Path, plots: Path, most: int | None, packed: Path | None, stack: ExitStack) -> None:
     show = Show()
     flights = read_flights()[:most]
     half = len(flights) // 2
     show.say(f"{len(flights):,} flights read from the CSV file")
-    spark = session("flights", directory=str(folder / "spark"))
-    show.say(f"Spark {spark.version} is up")
+    spark = start_spark(folder, packed, stack)
+    if packed is None:
+        show.say(f"Spark {spark.version} is up")
+    else:
+        elsewhere = [file for file in seen_by(spark) if "/environment/" not in file]
+        expect("what executors have that is not of the archive", elsewhere, [])
+        show.say(
+            f"Spark {spark.version} is up: a master, {len(HOSTS)} workers, and executors that have {packed.name} alone"
+        )
     with Daemon(folder / "data", start_timeout_s=60, stop_timeout_s=60) as daemon:
         source = {"kafka.bootstrap.servers": daemon.bootstrap, "subscribe": "flights"}
         create_topic(daemon.bootstrap, "flights", {"retention.ms": "-1"})
@@ -281,19 +332,30 @@ def run(folder: Path, plots: Path, most: int | None) -> None:
     show.say(
         f"audit: {judged['records_before']:,} records before, {judged['records_after']:,} after, and no promise broken"
     )
-    spark.stop()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Flights through the pipeline, checked against the CSV file.")
     parser.add_argument("--plots", type=Path, default=Path("build/demo-pipeline"), help="folder of the plots")
     parser.add_argument("--flights", type=int, metavar="N", help="only the first N of the year")
+    parser.add_argument(
+        "--archive", type=Path, metavar="FILE",
+        help="run on a standalone cluster: what its executors get, beside the folder environment that it was packed from "
+        "(default: Spark in this process)",
+    )  # fmt: skip
     arguments = parser.parse_args()
-    plots = arguments.plots
+    plots = arguments.plots.resolve()
     plots.mkdir(parents=True, exist_ok=True)
+    packed = arguments.archive.resolve() if arguments.archive else None
+    if packed is not None and not (packed.exists() and (packed.parent / "environment").is_dir()):
+        parser.error(
+            f"--archive {packed}: not there, or without the folder environment beside it: run `make cluster-archive`"
+        )
+    here = Path.cwd()
     try:
-        with tempfile.TemporaryDirectory(prefix="tidelog-demo-pipeline-") as temporary:
-            run(Path(temporary), plots, arguments.flights)
+        with tempfile.TemporaryDirectory(prefix="tidelog-demo-pipeline-") as temporary, ExitStack() as stack:
+            stack.callback(os.chdir, here)  # out of the folder that goes
+            run(Path(temporary), plots, arguments.flights, packed, stack)
     except (Mismatch, DaemonError, PipelineError) as error:
         print(f"demo failed: {error}", file=sys.stderr)
         return 1
