@@ -22,10 +22,11 @@ from ...protocol.messages.share_acknowledge import (
 from ..metadata.features import SHARE_VERSION
 from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
+from ..runtime.cooperative import Turns
 from ..security.acl.model import AclOperation, ResourceType
 from ..share.acknowledgements import Refused, acknowledge, check_member
 from ..share.manager import durable
-from ..share.sessions import FINAL_EPOCH, TopicIdPartition
+from ..share.sessions import FINAL_EPOCH
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
         requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
         requires_each(AclOperation.READ, ResourceType.TOPIC),
     ),
+    many_names=True,
+    is_slow_change=True,
 )
 async def share_acknowledge(request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:
     services = context.services
@@ -52,30 +55,32 @@ async def share_acknowledge(request: ShareAcknowledgeRequest, context: RequestCo
         return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error))
     except ProtocolError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=str(error))
-    outcomes = acknowledge(
+    turns = Turns(context)
+    outcomes = await acknowledge(
         shares,
         services.partitions,
         key,
-        [
-            (TopicIdPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches)
-            for topic in request.topics
-            for part in topic.partitions
-        ],
+        request.topics,
         context.api_version,
+        turns,
         is_renewal=request.is_renew_ack,
         may_read=cache(lambda name: context.allows(AclOperation.READ, ResourceType.TOPIC, name)),
     )
     topics: dict[bytes, list[PartitionData]] = {}
     for where, outcome in outcomes.items():
+        if turns.spent():
+            await turns.next()
         done = await durable(outcome)
         topics.setdefault(where.topic_id, []).append(
             PartitionData(partition_index=where.partition, error_code=done.error, error_message=done.message)
         )
     if request.share_session_epoch == FINAL_EPOCH:
         shares.end_session(key)
+    responses = []
+    for topic_id, rows in topics.items():
+        if turns.spent():
+            await turns.next()
+        responses.append(ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=rows))
     return ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=shares.settings.limits(key.group).lock_ms,
-        responses=[
-            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()
-        ],
+        acquisition_lock_timeout_ms=shares.settings.limits(key.group).lock_ms, responses=responses
     )

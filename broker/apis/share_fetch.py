@@ -4,13 +4,14 @@
   (KIP-1206): 0 gives whole log batches, 1 no more than `max_records`.
 - A session is opened with epoch 0 and closed with -1; in between only what changes is named and answered. When all sessions
   are taken, the answer waits `max_wait_ms`, so that a client that comes again at once does not burn either side.
+- Very many partitions are read beside the loop, and gone through in parts, between which others have their turn.
 - The answer holds the batches that have the records that were acquired; `acquired_records` says which of them those are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -20,18 +21,21 @@ from ...protocol.messages.share_fetch import ShareFetchRequest
 from ...protocol.schema import decode
 from ..metadata.features import SHARE_VERSION
 from ..requests.access import requires_each, requires_request
+from ..requests.bulk_lane import LONG_BYTES
 from ..requests.context import RequestContext
 from ..requests.registry import api
+from ..runtime.cooperative import SLICE_UNITS, ChunkedResult, Turns, batches, run_in_chunks
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted
 from ..security.acl.model import AclOperation, ResourceType
 from ..share.acknowledgements import RENEW_FROM, Refused, check_member
-from ..share.fetch import ShareFetchJob
-from ..share.fetch_response import share_fetch_frame
+from ..share.fetch import ShareFetchJob, release_rows
+from ..share.fetch_response import share_fetch_frame, share_fetch_steps
 
 if TYPE_CHECKING:
     from ..network.connection import Connection
     from ..network.outbound import Part
+    from ..requests.bulk_lane import Permit
     from ..requests.services import Services
 
 
@@ -54,13 +58,38 @@ def share_fetch(
     correlation_id: int,
     connection: Connection,
 ) -> Awaitable[list[Part]]:
-    frame = bytes(memoryview(buffer)[start:end])  # the buffer is used again while this waits
+    size = end - start
+    if size > LONG_BYTES:
+        with services.long_requests.admit(connection, size) as permit:
+            frame = bytes(memoryview(buffer)[start:end])
+            task = services.loop.create_task(_long(services, frame, version, correlation_id, connection, permit))
+            task.add_done_callback(permit.release)  # also where the client leaves before it has begun
+        return task
+    client_id, request = _read(
+        bytes(memoryview(buffer)[start:end]), version
+    )  # the buffer is used again while this waits
+    return _answer(services, request, version, correlation_id, client_id, connection)
+
+
+def _read(frame: bytes, version: int) -> tuple[str | None, ShareFetchRequest]:
+    """The client's id and the request. Any thread."""
     try:
         header, body = parse_request_header(frame)
         request, _ = decode(ShareFetchRequest, version, frame, body)
     except ProtocolError as error:
         raise ConnectionAborted(f"malformed SHARE_FETCH v{version}: {error}") from None
-    return _answer(services, request, version, correlation_id, header.client_id, connection)
+    return header.client_id, request
+
+
+async def _long(
+    services: Services, frame: bytes, version: int, correlation_id: int, connection: Connection, permit: Permit
+) -> list[Part]:
+    """`_answer`, for a request with very many partitions: read beside the loop, one at a time. The answer may wait for records,
+    and others are read meanwhile."""
+    client_id, request = await services.long_requests.aside(partial(_read, frame, version))
+    del frame
+    permit.release()
+    return await _answer(services, request, version, correlation_id, client_id, connection)
 
 
 async def _answer(
@@ -86,8 +115,9 @@ async def _answer(
         if services.quotas.active:
             most = min(most, services.quotas.most_fetched(client_id))
         job = ShareFetchJob(services.share.get(), key, request, version, most, readable)
+        turns = Turns(context)
         try:
-            topics = await job.run(connection)
+            topics = await job.run(connection, turns)
         finally:
             services.counters.fetched_bytes += job.fetched_bytes
     except Refused as error:
@@ -97,12 +127,22 @@ async def _answer(
         if code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             await services.purgatory.wait((), request.max_wait_ms, lambda last: True if last else None)
         return _failed(services, version, correlation_id, code, message)
-    for rows in topics.values():
-        for row in rows:
-            for code in {row.error, row.acknowledge_error} - {ErrorCode.NONE}:
-                services.counters.errors[ApiKey.SHARE_FETCH, code] += 1
     lock_ms = services.share.get().settings.limits(key.group).lock_ms
-    return share_fetch_frame(version, correlation_id, ErrorCode.NONE, None, lock_ms, topics)
+    try:
+        for rows in topics.values():
+            for some in batches(rows, SLICE_UNITS):
+                if turns.spent(len(some)):
+                    await turns.next()
+                for row in some:
+                    for code in {row.error, row.acknowledge_error} - {ErrorCode.NONE}:
+                        services.counters.errors[ApiKey.SHARE_FETCH, code] += 1
+        written = share_fetch_steps(version, correlation_id, ErrorCode.NONE, None, lock_ms, topics)
+        frame = run_in_chunks(written, context)
+        return await frame if isinstance(frame, ChunkedResult) else frame
+    except BaseException:
+        for rows in topics.values():
+            release_rows(rows)
+        raise
 
 
 def _failed(services: Services, version: int, correlation_id: int, code: ErrorCode, message: str) -> list[Part]:

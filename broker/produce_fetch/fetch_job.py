@@ -135,18 +135,19 @@ class FetchJob:
             await asker.next_turn()
         held = 0 if context.session_id else len(partitions)
         may_wait = max_wait_ms > 0 and services.fetch_sessions.hold(held)
+        is_over = not may_wait
         try:
             while True:
-                left = deadline - services.time.monotonic_ms() if may_wait else 0
-                # Before it reads: what comes in while it does is not missed.
-                news = services.purgatory.wait(watched, int(left), lambda _: True) if left > 0 else None
+                left = 0 if is_over else deadline - services.time.monotonic_ms()
+                # Before it reads: what comes in while it does is not missed. It says whether the time is up, or the daemon stops.
+                news = services.purgatory.wait(watched, int(left), _whether_over) if left > 0 else None
                 try:
                     parts = await self._attempt_in_chunks(partitions, asker, last=news is None)
                     if parts is not None:
                         return parts
                     assert news is not None
                     waits()
-                    await news
+                    (is_over,) = await news
                 finally:
                     if news is not None:
                         news.cancel()
@@ -337,6 +338,10 @@ class FetchJob:
             if key in context.partitions:  # another request of the session may have come in between
                 context.partitions.move_to_end(key)
         return write_fetch_response(self._version, self._correlation_id, context.error, context.session_id, topics)
+
+
+def _whether_over(last: bool) -> tuple[bool]:
+    return (last,)
 
 
 def release_rows(rows: Iterable[FetchedRow]) -> None:

@@ -34,7 +34,7 @@ from .throttling import RequestMeter
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
     from ..network.connection import Answer, Connection, QuickDispatch, Reply
-    from .bulk_lane import BulkRequestLane
+    from .bulk_lane import BulkRequestLane, Permit
     from .services import Services
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Dispatcher:
             requests = self._services.long_changes if registration.is_change else self._services.long_requests
             with requests.admit(connection, end - start) as permit:
                 frame = bytes(memoryview(buffer)[start:end])
-                work = self._long(registration, frame, version, correlation_id, connection, meter, requests)
+                work = self._long(registration, frame, version, correlation_id, connection, meter, requests, permit)
                 if registration.audited:
                     task, answer = self._services.changes.keep(work)
                 else:
@@ -188,6 +188,8 @@ class Dispatcher:
         version, correlation_id = context.api_version, context.correlation_id
         try:
             done = await response
+            if _comes_later(done):  # it was handled in chunks, and waits for other clients now
+                done = await done
         except ConnectionAborted:
             raise
         except Exception as error:
@@ -207,9 +209,10 @@ class Dispatcher:
         connection: Connection,
         meter: RequestMeter | None,
         requests: BulkRequestLane,
+        permit: Permit,
     ) -> Answer:
         """As `_generic`, for a request with very many names: decoded and encoded on a thread beside the loop, whose
-        time is charged to the client too.
+        time is charged to the client too. The lane is free for others, and nothing is charged, while it waits for other clients.
         """
         key, handler = registration.api_key, registration.handler
         assert handler is not None
@@ -229,8 +232,13 @@ class Dispatcher:
         else:
             try:
                 response = handler(request, context)
-                if _comes_later(response):
+                if type(response) is ChunkedResult or (_comes_later(response) and not registration.waits_for_others):
                     response = await response
+                if _comes_later(response):  # for other clients
+                    permit.release()
+                    waits_since = perf_counter()
+                    response = await response
+                    began += perf_counter() - waits_since
             except ConnectionAborted:
                 raise
             except Exception as error:

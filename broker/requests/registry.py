@@ -50,6 +50,9 @@ class Registration:
     #: True: what it changes is not for the audit log, but may wait for a disk: that of `metadata.db`, or a sync of what the
     #: coordinators of groups and transactions write.
     is_slow_change: bool = False
+    #: True: its answer may wait for other clients. Its handler returns what waits, or chunks that end in it, and has done its own
+    #: work by then.
+    waits_for_others: bool = False
 
     @property
     def is_change(self) -> bool:
@@ -140,6 +143,7 @@ def api(
     raw: bool = False,
     many_names: bool = False,
     is_slow_change: bool = False,
+    waits_for_others: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register a handler for `versions` (first and last, inclusive) of `api_key`. `requires` has no default: an API without
     requirements says so.
@@ -151,7 +155,17 @@ def api(
         assert ON_DEMAND.get(api_key, versions) == versions, f"{api_key.name} has other versions in ON_DEMAND"
         low, high = versions
         _registrations[api_key] = Registration(
-            api_key, low, high, request, handler, raw, tuple(requires), audited, many_names, is_slow_change
+            api_key,
+            low,
+            high,
+            request,
+            handler,
+            raw,
+            tuple(requires),
+            audited,
+            many_names,
+            is_slow_change,
+            waits_for_others,
         )
         return handler
 

@@ -7,6 +7,7 @@ generator. The size of a chunk is a number of units and not a time, so it does n
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Generator, Iterable, Iterator
 from itertools import islice
 from time import perf_counter
@@ -65,6 +66,15 @@ def run_in_chunks(steps: Steps[R], context: TakesTurns) -> R | ChunkedResult[R]:
     began = perf_counter()
     done, result = _run_chunk(steps)
     return result if done else ChunkedResult(steps, context, perf_counter() - began)  # type: ignore[return-value]
+
+
+async def run_in_rounds(steps: Steps[R]) -> R:
+    """The result of `steps`, which nobody's request is alone: run in chunks, with a round of the loop for others after each."""
+    while True:
+        done, result = _run_chunk(steps)
+        if done:
+            return result  # type: ignore[return-value]
+        await asyncio.sleep(0)
 
 
 class Turns:

@@ -21,6 +21,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ..coordinator.internal_topic import CoordinatorLog, CoordinatorRecord
 from ..coordinator.runtime import Coordinator, CoordinatorRuntime, RunBlocking, Unsynced
 from ..metadata.topics import SHARE_GROUP_STATE
+from ..runtime.cooperative import Steps, batches
 from . import state as states
 from .records import SharePartitionKey, ShareState, StateBatch
 from .state import Loaded, StateEntry, StateShard, load_share_state
@@ -134,30 +135,49 @@ class ShareCoordinator(Coordinator[StateShard]):
         return self._snapshot(shard, [(key, state)])
 
     def initialize_all(
-        self, starts: Mapping[SharePartitionKey, int], state_epoch: int
-    ) -> tuple[list[Unsynced], dict[SharePartitionKey, ProtocolError]]:
-        """`initialize` for many; what is not among the errors is written. Raises nothing."""
-        by_shard: dict[int, list[tuple[SharePartitionKey, ShareState]]] = {}
+        self, starts: Mapping[SharePartitionKey, int], state_epoch: int, tried: Callable[[SharePartitionKey], object]
+    ) -> Steps[tuple[list[Unsynced], dict[SharePartitionKey, ProtocolError]]]:
+        """`initialize` for many, in steps; what is not among the errors is written. `tried` is called with each, in the step that
+        writes it or fails. Raises nothing."""
+        by_shard: dict[int, list[SharePartitionKey]] = {}
         errors: dict[SharePartitionKey, ProtocolError] = {}
         unsynced: list[Unsynced] = []
-        now = self._time.milliseconds()
-        for key, start in starts.items():
+        for key in starts:
             try:
-                shard = self._shard(key)
-                self._check_topic(key)
-                entry = shard.entries.get(key)
-                state = states.initialized(None if entry is None else entry.state, state_epoch, start, now)
-                by_shard.setdefault(shard.index, []).append((key, state))
+                by_shard.setdefault(self._shard(key).index, []).append(key)
             except ProtocolError as error:
                 errors[key] = error
-        for index, snapshots in by_shard.items():
-            for begin in range(0, len(snapshots), RECORDS_PER_BATCH):
-                part = snapshots[begin : begin + RECORDS_PER_BATCH]
-                try:
-                    unsynced.append(self._snapshot(self._runtime[index], part))
-                except ProtocolError as error:
-                    errors.update((key, error) for key, _ in part)
+                tried(key)
+            yield 1
+        for index, keys in by_shard.items():
+            for some in batches(keys, RECORDS_PER_BATCH):
+                written, failed = self._initialized(self._runtime[index], some, starts, state_epoch)
+                unsynced += written
+                errors.update(failed)
+                for key in some:
+                    tried(key)
+                yield len(some)
         return unsynced, errors
+
+    def _initialized(
+        self, shard: StateShard, keys: Sequence[SharePartitionKey], starts: Mapping[SharePartitionKey, int], epoch: int
+    ) -> tuple[list[Unsynced], dict[SharePartitionKey, ProtocolError]]:
+        """Initialize partitions of one shard by one batch."""
+        snapshots: list[tuple[SharePartitionKey, ShareState]] = []
+        errors: dict[SharePartitionKey, ProtocolError] = {}
+        now = self._time.milliseconds()
+        for key in keys:
+            try:
+                self._check_topic(key)
+                entry = shard.entries.get(key)
+                state = states.initialized(None if entry is None else entry.state, epoch, starts[key], now)
+                snapshots.append((key, state))
+            except ProtocolError as error:
+                errors[key] = error
+        try:
+            return [self._snapshot(shard, snapshots)] if snapshots else [], errors
+        except ProtocolError as error:
+            return [], {**errors, **{key: error for key, _ in snapshots}}
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> tuple[ShareState, Unsynced]:
         """Read a share partition's kept state. A higher leader epoch than before (-1: none) is kept too: earlier ones are fenced.

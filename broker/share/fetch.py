@@ -12,18 +12,19 @@ first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import OffsetOutOfRangeError
 from ..network.outbound import FileSlice
+from ..runtime.cooperative import SLICE_UNITS, Turns, batches
 from ..runtime.error_codes import error_code
 from .acknowledgements import acknowledge
 from .fetch_response import PartitionAnswer
 from .log_spans import place_of, read_spans
-from .manager import Acknowledged, HeldPartition, SharePartitions, durable, session_partitions
+from .manager import Acknowledged, HeldPartition, SharePartitions, durable
 from .records import SharePartitionKey
 from .sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, ShareSession, TopicIdPartition
 
@@ -71,57 +72,71 @@ class ShareFetchJob:
         #: Of records in the answer.
         self.fetched_bytes = 0
 
-    async def run(self, connection: object) -> dict[bytes, list[PartitionAnswer]]:
-        """The rows of the answer by topic id; the caller gives back their leases.
+    async def run(self, connection: object, turns: Turns) -> dict[bytes, list[PartitionAnswer]]:
+        """The rows of the answer by topic id; the caller gives back their leases. Others have their turn between parts of
+        very many partitions.
 
         Raises ProtocolError: what opening, finding or continuing the session raises.
         """
         request, epoch = self._request, self._request.share_session_epoch
-        session = self._session(connection)
-        acknowledged = self._acknowledge()
+        session = await self._session(connection, turns)
+        acknowledged = await self._acknowledge(turns)
         rows: Rows = {}
         if not request.is_renew_ack and epoch != FINAL_EPOCH:
-            rows = await self._fetch(self._rotated(session, epoch))
+            rows = await self._fetch(self._rotated(session, epoch), turns)
+        told = rows
         try:
-            outcomes = {where: await durable(outcome) for where, outcome in acknowledged.items()}
+            outcomes: dict[TopicIdPartition, Acknowledged] = {}
+            for where, outcome in acknowledged.items():
+                if turns.spent():
+                    await turns.next()
+                outcomes[where] = await durable(outcome)
             if self._shares.sessions.get(self._key) is session:
-                rows = self._news(session, rows, is_first=epoch == INITIAL_EPOCH)
+                told = await self._news(session, rows, turns, is_first=epoch == INITIAL_EPOCH)
             if epoch == FINAL_EPOCH:
                 self._shares.end_session(self._key)
+            return await _by_topic(told, outcomes, turns)
         except BaseException:
-            release_rows(rows)
+            release_rows(rows.values())
             raise
-        return _by_topic(rows, outcomes)
 
-    def _session(self, connection: object) -> ShareSession:
-        request, sessions = self._request, self._shares.sessions
-        wanted = session_partitions(
-            (topic.topic_id, [part.partition_index for part in topic.partitions]) for topic in request.topics
-        )
-        forgotten = session_partitions((topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data)
-        epoch = request.share_session_epoch
-        if epoch == INITIAL_EPOCH:
-            has_any = any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions)
-            return sessions.opened(self._key, connection, wanted, has_acknowledgements=has_any)
+    async def _session(self, connection: object, turns: Turns) -> ShareSession:
+        request, sessions, epoch = self._request, self._shares.sessions, self._request.share_session_epoch
         if epoch == FINAL_EPOCH:
             return sessions.checked(self._key, epoch)
-        return sessions.continued(self._key, epoch, wanted, forgotten)
+        wanted: dict[TopicIdPartition, None] = {}
+        has_any = False
+        for topic in request.topics:
+            for part in topic.partitions:
+                if turns.spent():
+                    await turns.next()
+                wanted[TopicIdPartition(topic.topic_id, part.partition_index)] = None
+                has_any = has_any or bool(part.acknowledgement_batches)
+        if epoch == INITIAL_EPOCH:
+            return sessions.opened(self._key, connection, wanted, has_acknowledgements=has_any)
+        session = sessions.checked(self._key, epoch)
+        for some in batches(wanted, SLICE_UNITS):
+            if turns.spent(len(some)):
+                await turns.next()
+            session.add(some)
+        for gone in request.forgotten_topics_data:
+            for indexes in batches(gone.partitions, SLICE_UNITS):
+                if turns.spent(len(indexes)):
+                    await turns.next()
+                session.forget(TopicIdPartition(gone.topic_id, index) for index in indexes)
+        return session
 
-    def _acknowledge(self) -> dict[TopicIdPartition, Acknowledged]:
-        wanted = [
-            (TopicIdPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches)
-            for topic in self._request.topics
-            for part in topic.partitions
-            if part.acknowledgement_batches
-        ]
-        return acknowledge(
+    async def _acknowledge(self, turns: Turns) -> dict[TopicIdPartition, Acknowledged]:
+        return await acknowledge(
             self._shares,
             self._partitions,
             self._key,
-            wanted,
+            self._request.topics,
             self._version,
+            turns,
             is_renewal=self._request.is_renew_ack,
             may_read=self._may_read,
+            leave_out_empty=True,
         )
 
     @staticmethod
@@ -133,10 +148,12 @@ class ShareFetchJob:
 
     # -- records
 
-    async def _fetch(self, partitions: Sequence[TopicIdPartition]) -> Rows:
+    async def _fetch(self, partitions: Sequence[TopicIdPartition], turns: Turns) -> Rows:
         if not partitions or self._max_bytes <= 0 or self._request.max_records <= 0:
             return {}
         for where in partitions:
+            if turns.spent():
+                await turns.next()
             name = self._partitions.name_of(where.topic_id)
             if name is not None and not self._may_read(name):
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -150,12 +167,72 @@ class ShareFetchJob:
                 self._held.append((where, held))
         if not self._held:
             return self._errors
-        await self._warm()
+        await self._warm(turns)
         max_wait_ms = self._request.max_wait_ms
-        rows = self._attempt(last=max_wait_ms <= 0)
-        if rows is None:
-            rows = await self._wait(max_wait_ms)
+        if len(self._held) > SLICE_UNITS:
+            rows = await self._in_turns(max_wait_ms, turns)
+        else:
+            at_once = self._attempt(last=max_wait_ms <= 0)
+            rows = await self._wait(max_wait_ms) if at_once is None else at_once
         return {**rows, **self._errors}
+
+    async def _in_turns(self, max_wait_ms: int, turns: Turns) -> Rows:
+        """`_attempt` and `_wait` for very many partitions."""
+        watched = [waitable for _, held in self._held for waitable in (held, held.partition)]
+        deadline = self._shares.time.monotonic_ms() + max_wait_ms
+        is_last = max_wait_ms <= 0
+        while True:
+            left = deadline - self._shares.time.monotonic_ms()
+            # Before it reads: what comes in while it does is not missed.
+            news = None if is_last or left <= 0 else self._shares.purgatory.wait(watched, int(left), _whether_over)
+            try:
+                rows = await self._attempt_in_turns(turns, last=news is None)
+                if rows is not None:
+                    return rows
+                assert news is not None
+                (is_last,) = await news
+            finally:
+                if news is not None:
+                    news.cancel()
+
+    async def _attempt_in_turns(self, turns: Turns, *, last: bool) -> Rows | None:
+        """As `_attempt`. How much there is is looked at first, and read again where it is acquired: records that are read belong
+        to nobody, and another member may have them while others have their turn."""
+        if not last and not await self._is_enough(turns):
+            return None
+        rows: Rows = {}
+        left = self._request.max_records
+        try:
+            for some in batches(self._held, SLICE_UNITS):
+                await turns.next()
+                has_records = left < self._request.max_records
+                here = [(where, held) for where, held in some if not held.is_fenced]
+                for read in self._read(here, sharing=len(self._held), has_records=has_records):
+                    row, count = self._acquire(read, left)
+                    left -= count
+                    rows[read.where] = row
+        except BaseException:
+            release_rows(rows.values())
+            raise
+        is_fenced = any(held.is_fenced for _, held in self._held)  # the next request is told why
+        if last or is_fenced or any(row.records is not None or row.error for row in rows.values()):
+            return rows
+        return None
+
+    async def _is_enough(self, turns: Turns) -> bool:
+        """True if there are `min_bytes`, or one of the partitions has more in its next segment, or is fenced."""
+        total = 0
+        for some in batches(self._held, SLICE_UNITS):
+            await turns.next()
+            if any(held.is_fenced for _, held in some):
+                return True
+            reads = self._read(some, sharing=len(self._held), has_records=total > 0)
+            for read in reads:
+                total += read.info.size
+                read.info.release()
+            if total >= self._min_bytes or any(read.info.on_older_segment for read in reads):
+                return True
+        return False
 
     async def _wait(self, max_wait_ms: int) -> Rows:
         watched = [waitable for _, held in self._held for waitable in (held, held.partition)]
@@ -164,12 +241,14 @@ class ShareFetchJob:
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():  # the client went in the moment between
-                release_rows(future.result())
+                release_rows(future.result().values())
             raise
 
-    async def _warm(self) -> None:
+    async def _warm(self, turns: Turns) -> None:
         """Have the pool read the pages that a first attempt would have to read from disk."""
         for _, held in self._held:
+            if turns.spent():
+                await turns.next()
             offset = max(held.share.fetch_offset, held.partition.log.log_start_offset)
             if not held.partition.is_warm(offset) or (self._committed and not held.partition.log.aborted_are_loaded):
                 await self._shares.parts.run_blocking(partial(self._look_ahead, held, offset))
@@ -192,7 +271,8 @@ class ShareFetchJob:
         """The rows; None: fewer than `min_bytes`, or nothing that the member may have, and there is time left."""
         if any(held.is_fenced for _, held in self._held):
             last = True  # the next request is told why
-        reads = self._read([(where, held) for where, held in self._held if not held.is_fenced])
+        here = [(where, held) for where, held in self._held if not held.is_fenced]
+        reads = self._read(here)
         is_behind = any(read.info.on_older_segment for read in reads)
         if sum(read.info.size for read in reads) < self._min_bytes and not (last or is_behind):
             for read in reads:
@@ -208,7 +288,15 @@ class ShareFetchJob:
             return rows
         return None
 
-    def _read(self, partitions: Sequence[tuple[TopicIdPartition, HeldPartition]]) -> list[_Read]:
+    def _read(
+        self,
+        partitions: Sequence[tuple[TopicIdPartition, HeldPartition]],
+        *,
+        sharing: int | None = None,
+        has_records: bool = False,
+    ) -> list[_Read]:
+        """Reads of those in which the member may have more. So many have `max_bytes` together, or (None) those that are read; the
+        first with records has a whole batch, unless the answer `has_records` already."""
         ready: list[tuple[TopicIdPartition, HeldPartition]] = []
         for where, held in partitions:
             held.share.move_start(held.partition.log.log_start_offset)
@@ -218,7 +306,8 @@ class ShareFetchJob:
         total = 0
         for where, held in ready:
             log, offset = held.partition.log, held.share.fetch_offset
-            most, is_first = max(1, self._max_bytes // len(ready)), total == 0
+            most = max(1, self._max_bytes // (sharing or len(ready)))
+            is_first = total == 0 and not has_records
             aborted: Sequence[AbortedTxn] = ()
             try:
                 if self._committed:
@@ -275,12 +364,14 @@ class ShareFetchJob:
         return PartitionAnswer(where.partition, records=records, acquired=acquired), count
 
     @staticmethod
-    def _news(session: ShareSession, rows: Rows, *, is_first: bool) -> Rows:
+    async def _news(session: ShareSession, rows: Rows, turns: Turns, *, is_first: bool) -> Rows:
         """Rows that belong in the answer; a session's first answer has all of its partitions."""
         told: Rows = {}
         for where in (
             list(session.partitions) if not rows else [*rows, *(w for w in session.partitions if w not in rows)]
         ):
+            if turns.spent():
+                await turns.next()
             row = rows.get(where) or PartitionAnswer(where.partition)
             news = session.has_news(where, records=row.records is not None, error=row.error is not ErrorCode.NONE)
             if news or is_first:
@@ -288,15 +379,26 @@ class ShareFetchJob:
         return told
 
 
-def _by_topic(rows: Rows, outcomes: Mapping[TopicIdPartition, Acknowledged]) -> dict[bytes, list[PartitionAnswer]]:
+def _whether_over(last: bool) -> tuple[bool]:
+    """What a wait for news ends with: whether its time is up, or the daemon stops."""
+    return (last,)
+
+
+async def _by_topic(
+    rows: Rows, outcomes: Mapping[TopicIdPartition, Acknowledged], turns: Turns
+) -> dict[bytes, list[PartitionAnswer]]:
     """The rows and the outcomes of acknowledgements, which may be of other partitions."""
     topics: dict[bytes, list[PartitionAnswer]] = {}
     for where, row in rows.items():
+        if turns.spent():
+            await turns.next()
         outcome = outcomes.get(where, Acknowledged())
         topics.setdefault(where.topic_id, []).append(
             row._replace(acknowledge_error=outcome.error, acknowledge_message=outcome.message)
         )
     for where, outcome in outcomes.items():
+        if turns.spent():
+            await turns.next()
         if where not in rows:
             topics.setdefault(where.topic_id, []).append(
                 PartitionAnswer(where.partition, acknowledge_error=outcome.error, acknowledge_message=outcome.message)
@@ -304,8 +406,8 @@ def _by_topic(rows: Rows, outcomes: Mapping[TopicIdPartition, Acknowledged]) -> 
     return topics
 
 
-def release_rows(rows: Mapping[TopicIdPartition, PartitionAnswer]) -> None:
+def release_rows(rows: Iterable[PartitionAnswer]) -> None:
     """Gives back the leases of an answer that is not sent."""
-    for row in rows.values():
+    for row in rows:
         if row.records is not None:
             row.records.release()

@@ -15,6 +15,7 @@ from ...protocol.errors import ErrorCode
 from ...protocol.headers import response_header_bytes
 from ...protocol.primitives import unsigned_varint
 from ..network.outbound import FileSlice, Part, total_size
+from ..runtime.cooperative import Steps
 from .partition import Acquired
 
 _SIZE = struct.Struct(">i")
@@ -25,6 +26,8 @@ _NO_TAGS = b"\x00"
 _NO_LEADER = struct.pack(">iiB", 0, 0, 0)
 """The leader's id and epoch, and no tagged fields. Told with NOT_LEADER_OR_FOLLOWER alone, which one node never says."""
 _NULL = b"\x00"
+JOINED_AT = 10_000
+"""Pieces of an answer that become one part of it before more are written: joining very many at its end would hold the loop."""
 
 
 class PartitionAnswer(NamedTuple):
@@ -48,6 +51,24 @@ def share_fetch_frame(
     topics: Mapping[bytes, Sequence[PartitionAnswer]],
 ) -> list[Part]:
     """The answer with its size and header. `topics`: rows by topic id."""
+    steps = share_fetch_steps(version, correlation_id, error, message, lock_ms, topics)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        parts: list[Part] = end.value
+        return parts
+
+
+def share_fetch_steps(
+    version: int,
+    correlation_id: int,
+    error: ErrorCode,
+    message: str | None,
+    lock_ms: int,
+    topics: Mapping[bytes, Sequence[PartitionAnswer]],
+) -> Steps[list[Part]]:
+    """As `share_fetch_frame`, with a step for each row and each topic."""
     written: list[bytes] = [
         response_header_bytes(ApiKey.SHARE_FETCH, version, correlation_id),
         _TOP.pack(0, error),
@@ -57,8 +78,10 @@ def share_fetch_frame(
     ]
     parts: list[Part] = []
     for topic_id, rows in topics.items():
+        yield 1
         written += (topic_id, unsigned_varint(len(rows) + 1))
         for row in rows:
+            yield 1
             written += (
                 _INT32.pack(row.partition),
                 _INT16.pack(row.error),
@@ -74,6 +97,9 @@ def share_fetch_frame(
             written.append(unsigned_varint(len(row.acquired) + 1))
             written += (_ACQUIRED.pack(first, last, count, 0) for first, last, count in row.acquired)
             written.append(_NO_TAGS)
+            if len(written) > JOINED_AT:
+                parts.append(b"".join(written))
+                written = []
         written.append(_NO_TAGS)
     written += (unsigned_varint(1), _NO_TAGS)  # no node endpoints
     parts.append(b"".join(written))

@@ -21,6 +21,7 @@ from ..groups.heartbeat.machine import Outcome
 from ..groups.share.group import ShareGroup, StatePartitions
 from ..groups.share.machine import Machine, ShareHeartbeat, ShareHeartbeatResult, share_group
 from ..groups.store.group import Group, GroupType
+from ..runtime.cooperative import Turns, run_in_rounds
 from ..runtime.error_codes import error_code
 from .manager import SharePartitions, synced
 from .records import NO_OFFSET, SharePartitionKey
@@ -122,12 +123,9 @@ class ShareGroups:
     ) -> dict[tuple[bytes, int], ProtocolError]:
         """State of these partitions that begins at these offsets; what went wrong, by partition."""
         keys = {SharePartitionKey(group_id, *place): start for place, start in starts.items()}
-        errors: dict[tuple[bytes, int], ProtocolError] = {}
-        unsynced, failed = self._shares.coordinator.initialize_all(keys, state_epoch)
-        for key in keys:
-            self._shares.drop(key)
-        for key, error in failed.items():
-            errors[key.topic_id, key.partition] = error
+        steps = self._shares.coordinator.initialize_all(keys, state_epoch, self._shares.drop)
+        unsynced, failed = await run_in_rounds(steps)
+        errors = {(key.topic_id, key.partition): error for key, error in failed.items()}
         for write in unsynced:
             await synced(write)
         bad: dict[bytes, StatePartitions] = {}
@@ -190,14 +188,19 @@ class ShareGroups:
             lag = max(0, found.high_watermark - start - done)
         return SharePartitionOffset(start, state.leader_epoch, lag)
 
-    async def alter_offsets(self, group_id: str, starts: Mapping[Place, int]) -> dict[Place, ProtocolError | None]:
-        """Sets where a group without members goes on; one that is not there is made. Each partition's error, or None.
+    async def alter_offsets(
+        self, group_id: str, starts: Mapping[Place, int], turns: Turns
+    ) -> dict[Place, ProtocolError | None]:
+        """Sets where a group without members goes on; one that is not there is made. Each partition's error, or None. Others have
+        their turn between parts of very many.
 
         Raises ProtocolError: NON_EMPTY_GROUP, or what finding the group raises."""
         outcome: dict[Place, ProtocolError | None] = {}
-        wanted: dict[bytes, StatePartitions] = {}
+        partitions: dict[bytes, set[int]] = {}
         places: dict[tuple[bytes, int], Place] = {}
         for place in starts:
+            if turns.spent():
+                await turns.next()
             name, index = place
             topic = self._topics.get(name)
             if topic is None or not 0 <= index < topic.partition_count:
@@ -205,11 +208,14 @@ class ShareGroups:
                 continue
             outcome[place] = None
             topic_id = topic.topic_id.bytes
-            known = wanted[topic_id].partitions if topic_id in wanted else frozenset()
-            wanted[topic_id] = StatePartitions(name, known | {index})
+            partitions.setdefault(topic_id, set()).add(index)
             places[topic_id, index] = place
-        if not wanted:  # nor is the group made
+        if not places:  # nor is the group made
             return outcome
+        wanted = {
+            topic_id: StatePartitions(places[topic_id, next(iter(indexes))][0], frozenset(indexes))
+            for topic_id, indexes in partitions.items()
+        }
         decide = self._machine.initializing
         epoch = await self._run(group_id, lambda group, _: decide(group, group_id, wanted, must_be_empty=True))
         await self._shares.coordinator.ensure_topic()

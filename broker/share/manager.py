@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -295,8 +295,15 @@ class SharePartitions:
 
     def _release(self, session: ShareSession) -> None:
         group, member = session.key
-        for topic_id, partition in session.partitions:
-            self.release(SharePartitionKey(group, topic_id, partition), member)
+        if len(session.partitions) <= len(self._held):
+            keys = [SharePartitionKey(group, *where) for where in session.partitions]
+        else:  # it may name very many that are not there
+            keys = [
+                key for key in self._held
+                if key.group == group and TopicIdPartition(key.topic_id, key.partition) in session.partitions
+            ]  # fmt: skip
+        for key in keys:
+            self.release(key, member)
         if not self.sessions.has_group(group):
             self.group_emptied(group)
 
@@ -348,11 +355,6 @@ class SharePartitions:
         held.share.commit(changes)
         held.watch_locks()
         held.wake()
-
-
-def session_partitions(topics: Iterable[tuple[bytes, Iterable[int]]]) -> list[TopicIdPartition]:
-    """Flatten topics to partitions, each once, in order."""
-    return list(dict.fromkeys(TopicIdPartition(topic_id, index) for topic_id, indexes in topics for index in indexes))
 
 
 async def durable(outcome: Acknowledged) -> Acknowledged:

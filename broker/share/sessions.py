@@ -46,6 +46,16 @@ class ShareSession:
         self.epoch = 1
         self.partitions: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, False)
 
+    def add(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """These are read too from now on. The next answer has those that are new."""
+        for partition in partitions:
+            self.partitions.setdefault(partition, True)
+
+    def forget(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """These are read no more."""
+        for partition in partitions:
+            self.partitions.pop(partition, None)
+
     def has_news(self, partition: TopicIdPartition, *, records: bool, error: bool) -> bool:
         """True if the partition belongs in the answer; one with records moves to the end of the order."""
         wanted = self.partitions.get(partition)
@@ -95,17 +105,6 @@ class ShareSessions:
         session = ShareSession(key, connection, wanted)
         self._sessions[key] = session
         self._by_connection.setdefault(connection, {})[key] = session
-        return session
-
-    def continued(
-        self, key: MemberKey, epoch: int, wanted: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]
-    ) -> ShareSession:
-        """Update the session for a request with the next epoch. Raises as `checked`."""
-        session = self.checked(key, epoch)
-        for partition in wanted:
-            session.partitions.setdefault(partition, True)
-        for partition in forgotten:
-            session.partitions.pop(partition, None)
         return session
 
     def checked(self, key: MemberKey, epoch: int) -> ShareSession:

@@ -25,6 +25,9 @@ from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tidelog.protocol.messages.fetch import FetchPartition as FetchRequestPartition
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -39,6 +42,7 @@ from tidelog.protocol.messages.produce import (
     TopicProduceData,
 )
 from tidelog.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tidelog.protocol.primitives import unsigned_varint
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
@@ -114,7 +118,9 @@ IN_TURNS = (
     (ApiKey.INITIALIZE_SHARE_GROUP_STATE, "topics"), (ApiKey.INITIALIZE_SHARE_GROUP_STATE, "topics.partitions"),
     (ApiKey.READ_SHARE_GROUP_STATE, "topics.partitions"), (ApiKey.WRITE_SHARE_GROUP_STATE, "topics.partitions"),
     (ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, "topics"), (ApiKey.DELETE_SHARE_GROUP_STATE, "topics"),
-    (ApiKey.LEAVE_GROUP, "members"),
+    (ApiKey.LEAVE_GROUP, "members"), (ApiKey.JOIN_GROUP, "protocols"), (ApiKey.SYNC_GROUP, "assignments"),
+    (ApiKey.ALTER_SHARE_GROUP_OFFSETS, "topics"), (ApiKey.ALTER_SHARE_GROUP_OFFSETS, "topics.partitions"),
+    (ApiKey.SHARE_FETCH, "topics"), (ApiKey.SHARE_FETCH, "topics.partitions"),
 )  # fmt: skip
 
 
@@ -171,7 +177,7 @@ WAITS_FOR_THE_DISK = (
     ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.LEAVE_GROUP,
     ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_HEARTBEAT,
     ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.WRITE_SHARE_GROUP_STATE, ApiKey.DELETE_SHARE_GROUP_STATE,
-    ApiKey.UPDATE_FEATURES,
+    ApiKey.UPDATE_FEATURES, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.ALTER_SHARE_GROUP_OFFSETS,
 )  # fmt: skip
 
 
@@ -281,7 +287,7 @@ def test_what_many_partitions_hold_is_written_and_read(wide_broker: Broker) -> N
         assert [row.partition_index for row in rows if row.records]
 
 
-def test_a_fetch_of_many_partitions_is_woken_by_what_comes(broker: Broker) -> None:
+def test_a_fetch_of_many_partitions_is_woken_by_what_comes_or_by_a_stop(broker: Broker) -> None:
     broker.create_topic("quiet", 500)
     wanted = [FetchRequestPartition(partition=index, fetch_offset=0) for index in range(500)]
     fetch = FetchRequest(
@@ -302,6 +308,12 @@ def test_a_fetch_of_many_partitions_is_woken_by_what_comes(broker: Broker) -> No
         assert [row.partition_index for of in answer.responses for row in of.partitions if row.records] == [400]
         assert services.fetch_sessions.partition_count == held - 500
         assert services.purgatory.waiting == 0
+        fetch.min_bytes = 1 << 19
+        waiting.send(request_frame(fetch, 12))
+        until(lambda: services.purgatory.waiting, "the fetch")
+        services.loop.call_soon_threadsafe(services.purgatory.expire_all)  # as a stop does, which nobody waits out
+        answer = decode(FetchResponse, 12, waiting.receive(), len(response_header_bytes(ApiKey.FETCH, 12, 7)))[0]
+        assert [row.partition_index for of in answer.responses for row in of.partitions if row.records] == [400]
 
 
 @pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.HEARTBEAT], ids=lambda key: key.name)
@@ -346,6 +358,65 @@ def _bare_body(key: ApiKey, version: int) -> bytes:
     body = encode(request, version)
     assert body.endswith(b"\0")
     return body[:-1]
+
+
+def test_a_member_that_waits_for_its_leader_does_not_hold_the_lane_of_long_requests() -> None:
+    """Whoever sends very many assignments and is not the leader waits for the leader's: minutes, maybe."""
+
+    def join(member: WireClient, member_id: str) -> None:
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+        times = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000}
+        request = JoinGroupRequest(
+            group_id="g", member_id=member_id, protocol_type="consumer", protocols=protocols, **times
+        )
+        member.send(request_frame(request, 3))
+
+    def joined(member: WireClient) -> JoinGroupResponse:
+        header = len(response_header_bytes(ApiKey.JOIN_GROUP, 3, 7))
+        answer, _ = decode(JoinGroupResponse, 3, member.receive(), header)
+        assert answer.error_code == 0
+        return answer
+
+    def sync(member: WireClient, as_joined: JoinGroupResponse, given: dict[str, bytes]) -> None:
+        assignments = [SyncGroupRequestAssignment(member_id=each, assignment=what) for each, what in given.items()]
+        request = SyncGroupRequest(
+            group_id="g", generation_id=as_joined.generation_id, member_id=as_joined.member_id, assignments=assignments
+        )
+        member.send(request_frame(request, 3))
+
+    def assigned(member: WireClient) -> bytes:
+        header = len(response_header_bytes(ApiKey.SYNC_GROUP, 3, 7))
+        answer, _ = decode(SyncGroupResponse, 3, member.receive(), header)
+        assert answer.error_code == 0
+        return bytes(answer.assignment)
+
+    names = [MetadataRequestTopic(name=f"{'n' * 20}{number}") for number in range(1_000)]
+    looks = request_frame(MetadataRequest(topics=names, allow_auto_topic_creation=False), 12)
+    settings = {"auto.create.topics.enable": False, "group.initial.rebalance.delay.ms": 0}
+    with Broker(settings=settings) as broker, client_of(broker) as leader, client_of(broker) as other:
+        services: Any = services_of(broker)
+        leader.ask(FindCoordinatorRequest(key="g"), 3, FindCoordinatorResponse)  # makes the topic
+        join(leader, "")
+        first = joined(leader)
+        join(other, "")
+        beat = HeartbeatRequest(group_id="g", generation_id=first.generation_id, member_id=first.member_id)
+        begun = ErrorCode.REBALANCE_IN_PROGRESS
+        until(lambda: leader.ask(beat, 3, HeartbeatResponse).error_code == begun, "the other's join")
+        join(leader, first.member_id)
+        own, others = joined(leader), joined(other)
+        assert own.leader == own.member_id
+        very_many = {others.member_id: b"", **{f"m{number}": b"" for number in range(3_000)}}
+        taken = services.long_requests.taken
+        sync(other, others, very_many)
+        until(lambda: services.long_requests.taken > taken, "its turn")
+        with client_of(broker) as looking:
+            assert len(answer_to(looking, looks)) > 1_000 * 20
+        other.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.socket.recv(1, socket.MSG_PEEK)
+        other.socket.settimeout(PATIENCE_S)
+        sync(leader, own, {others.member_id: b"the other's", own.member_id: b"the leader's"})
+        assert (assigned(leader), assigned(other)) == (b"the leader's", b"the other's")
 
 
 def test_every_api_that_takes_names_says_what_bounds_them() -> None:

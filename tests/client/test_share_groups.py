@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from support.inside import services_of
+from support.patience import until
 from support.share_client import ACCEPT, REJECT, RELEASE, RENEW, ShareClient
 from support.wire_client import WireClient
+from tidelog.broker.runtime.cooperative import SLICE_UNITS
 from tidelog.cli.groups import describe as describe_groups
 from tidelog.cli.groups import picture
 from tidelog.cli.support.kafka_client import KafkaClient
@@ -80,6 +83,13 @@ from tidelog.protocol.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryData,
 )
+from tidelog.protocol.messages.share_acknowledge import (
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+)
+from tidelog.protocol.messages.share_fetch import AcknowledgementBatch
 from tidelog.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tidelog.protocol.messages.write_share_group_state import PartitionData as WritePartition
@@ -140,7 +150,13 @@ class World:
         assert answer.responses[0].error_code == 0, answer.responses[0].error_message
 
     def produce(
-        self, *values: str, days_ago: int = 0, transactional_id: str | None = None, **batch_fields: Any
+        self,
+        *values: str,
+        days_ago: int = 0,
+        transactional_id: str | None = None,
+        topic: str = TOPIC,
+        partition: int = 0,
+        **batch_fields: Any,
     ) -> None:
         """One batch."""
         now_ms = int(self.broker.clock.now.timestamp() * 1000) - days_ago * 86_400_000
@@ -149,7 +165,9 @@ class World:
             transactional_id=transactional_id,
             acks=-1,
             timeout_ms=1000,
-            topic_data=[TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])],
+            topic_data=[
+                TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
+            ],
         )
         answer = self.admin.ask(request, 9, ProduceResponse)
         assert answer.responses[0].partition_responses[0].error_code == 0
@@ -281,6 +299,119 @@ def test_a_fetch_waits_for_records(world: World) -> None:
     ann.fetch(max_wait_ms=60_000)
     produced.join()
     assert ann.values == {0: [b"late"]}
+
+
+WIDE = 250
+"""Partitions of a topic, more than are gone through at once."""
+
+
+@pytest.fixture
+def wide(world: World) -> Callable[[str], ShareClient]:
+    """Makes members of `g` that read all partitions of the topic `wide`."""
+    world.broker.create_topic("wide", WIDE)
+
+    def member(name: str) -> ShareClient:
+        client: ShareClient = world.opened(ShareClient(world.address, "g", name))
+        assert client.join("wide").error_code == 0
+        client.partitions = tuple(range(WIDE))
+        return client
+
+    return member
+
+
+def turns_of(world: World) -> int:
+    services: Any = services_of(world.broker)
+    taken: int = services.socket_server.fair_queue.taken
+    return taken
+
+
+def test_others_have_their_turn_while_very_many_partitions_are_fetched_and_acknowledged(
+    world: World, wide: Callable[[str], ShareClient]
+) -> None:
+    ann, bob = wide("ann"), wide("bob")
+    for partition in range(WIDE):
+        world.produce(f"{partition}", topic="wide", partition=partition)
+    turns = turns_of(world)
+    ann.fetch(max_records=200)
+    assert turns_of(world) - turns >= 5 * (WIDE // SLICE_UNITS)
+    assert {partition: lots for partition, lots in ann.got.items() if lots != [(0, 0, 1)]} == {}
+    assert len(ann.got) == 200, "no more than it asked for"
+    bob.fetch()
+    assert sorted([*ann.got, *bob.got]) == list(range(WIDE)), "no record is had by two"
+    batch = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])
+    parts = [AcknowledgePartition(partition_index=each, acknowledgement_batches=[batch]) for each in range(3_000)]
+    request = ShareAcknowledgeRequest(
+        group_id="g",
+        member_id="ann",
+        share_session_epoch=ann.session_epoch,
+        topics=[AcknowledgeTopic(topic_id=ann.topic_id, partitions=parts)],
+    )
+    turns = turns_of(world)
+    (topic,) = ann.wire.ask(request, 2, ShareAcknowledgeResponse).responses
+    assert turns_of(world) - turns >= 2 * 3_000 // SLICE_UNITS - 2
+    codes = {row.partition_index: row.error_code for row in topic.partitions}
+    assert sorted(codes) == list(range(3_000))
+    assert [each for each in range(WIDE) if codes[each] == 0] == sorted(ann.got), "and what bob has is not for ann"
+    assert {codes[each] for each in range(WIDE, 3_000)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    ann.session_epoch += 1
+    ann.fetch()
+    assert ann.got == {}, "ann's are done with, and bob has the others"
+
+
+def test_a_fetch_of_very_many_partitions_waits_for_records_or_its_time(
+    world: World, wide: Callable[[str], ShareClient]
+) -> None:
+    ann = wide("ann")
+    ann.fetch()
+    services: Any = services_of(world.broker)
+    waiting = threading.Thread(target=ann.fetch, kwargs={"max_wait_ms": 60_000})
+    waiting.start()
+    until(lambda: services.purgatory.waiting == 1, "a fetch that waits")
+    world.produce("late", topic="wide", partition=WIDE - 1)
+    waiting.join()
+    assert ann.values == {WIDE - 1: [b"late"]}
+    waiting = threading.Thread(target=ann.fetch, kwargs={"max_wait_ms": 10_000, "min_bytes": 1 << 20})
+    waiting.start()
+    until(lambda: services.purgatory.waiting == 1, "a fetch that waits")
+    world.produce("too little", topic="wide", partition=3)
+    world.broker.clock.advance(seconds=10)  # before the lock of the other ends
+    waiting.join()
+    assert ann.values == {3: [b"too little"]}
+
+
+def test_a_fetch_of_very_many_partitions_ends_with_the_topic_or_the_daemon(
+    world: World, wide: Callable[[str], ShareClient]
+) -> None:
+    ann = wide("ann")
+    ann.fetch()
+    services: Any = services_of(world.broker)
+    answers: list[Any] = []
+    waiting = threading.Thread(target=lambda: answers.append(ann.fetch(max_wait_ms=60_000)))
+    waiting.start()
+    until(lambda: services.purgatory.waiting == 1, "a fetch that waits")
+    services.loop.call_soon_threadsafe(services.purgatory.expire_all)  # as a stop does
+    waiting.join()
+    waiting = threading.Thread(target=lambda: answers.append(ann.fetch(max_wait_ms=60_000)))
+    waiting.start()
+    until(lambda: services.purgatory.waiting == 1, "a fetch that waits")
+    world.broker.delete_topic("wide")
+    waiting.join()
+    assert [answer.error_code for answer in answers] == [0, 0]
+    assert services.purgatory.waiting == 0
+    rows = [row for topic in ann.fetch(max_wait_ms=60_000).responses for row in topic.partitions]
+    assert [row.error_code for row in rows] == [ErrorCode.UNKNOWN_TOPIC_ID] * WIDE
+
+
+def test_starts_of_very_many_partitions_are_set_in_turns(world: World) -> None:
+    world.broker.create_topic("wide", WIDE)
+    turns = turns_of(world)
+    parts = [AlterPartition(partition_index=each, start_offset=7) for each in range(WIDE + 1)]
+    request = AlterShareGroupOffsetsRequest(group_id="h", topics=[AlterTopic(topic_name="wide", partitions=parts)])
+    (topic,) = world.admin.ask(request, 0, AlterShareGroupOffsetsResponse).responses
+    codes = {row.partition_index: row.error_code for row in topic.partitions}
+    assert codes == {**dict.fromkeys(range(WIDE), 0), WIDE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert turns_of(world) - turns >= 3 * (WIDE // SLICE_UNITS) - 1
+    assert world.offsets("h") == [(7, 0)] * WIDE
 
 
 def test_a_restart_keeps_what_was_acknowledged_and_no_more(world: World) -> None:

@@ -7,20 +7,32 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from support.patience import PATIENCE_S
+from tidelog.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from tidelog.protocol.messages.share_fetch import ShareFetchRequest
+from tidelog.protocol.messages.sync_group import SyncGroupRequest
 from tidelog.protocol.schema import ApiMessage, Field, Struct, VersionRange
 
 T = TypeVar("T")
 
+NEEDED: Mapping[type[Any], Sequence[str]] = {
+    ShareFetchRequest: ("group_id", "member_id"),
+    ShareAcknowledgeRequest: ("group_id", "member_id"),
+    SyncGroupRequest: ("protocol_type", "protocol_name"),
+}
+"""What may be null in a request's declaration, but is refused then before anything else is looked at."""
+
 
 def crowded(cls: type[ApiMessage], version: int, count: int) -> Iterator[tuple[str, ApiMessage]]:
     """(which array is full, a request in which it has `count` elements with names of their own) for each array of `cls`,
-    those inside of others too; of every other array there is one element, or none where that is null."""
+    those inside of others too; of every other array there is one element, or none where that is null. No request has more
+    elements in all than `cls` may have."""
     for path in _arrays(cls, version):
-        yield ".".join(path), _filled(cls, version, path, count, "x")
+        around = len(path) - 1  # one element of each array that it is in
+        yield ".".join(path), _filled(cls, version, path, min(count, cls.MOST_ELEMENTS - around), "x")
 
 
 def _arrays(cls: type[Struct], version: int) -> Iterator[tuple[str, ...]]:
@@ -37,7 +49,7 @@ def _filled(cls: type[Any], version: int, path: tuple[str, ...], count: int, nam
     values: dict[str, Any] = {}
     for field in cls.FIELDS:
         if VersionRange.parse(field.versions).has(version):
-            value = _value(field, version, path, count, name)
+            value = name if field.name in NEEDED.get(cls, ()) else _value(field, version, path, count, name)
             if value is not None:
                 values[field.name] = value
     return cls(**values)

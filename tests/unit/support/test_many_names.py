@@ -6,9 +6,14 @@ import asyncio
 import gc
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from support.many_names import Held, held, is_in_turns
+from support.many_names import Held, crowded, held, is_in_turns
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from tidelog.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
+from tidelog.protocol.schema import ApiMessage, decode, encode
 
 ROUNDS = 2_000_000
 
@@ -45,6 +50,26 @@ def test_work_in_few_parts_is_tried_three_times_and_told_from_work_in_many(
     assert is_in_turns(found) == is_good
     assert len(times) == 3 or is_good
     assert (gc.get_freeze_count() > 0) == was_frozen
+
+
+@pytest.mark.parametrize("cls", [AlterShareGroupOffsetsRequest, AddPartitionsToTxnRequest])
+def test_a_crowded_request_has_as_many_elements_as_it_may_in_all(cls: type[ApiMessage]) -> None:
+    version = cls.VERSIONS[1]
+    for _, request in crowded(cls, version, cls.MOST_ELEMENTS):
+        assert decode(cls, version, encode(request, version))[0] == request
+    with pytest.raises(ProtocolError):
+        decode(cls, version, encode(next(_one_more(cls, version)), version))
+
+
+def _one_more(cls: type[ApiMessage], version: int) -> Iterator[ApiMessage]:
+    for path, request in crowded(cls, version, cls.MOST_ELEMENTS):
+        if "." in path:
+            inner: Any = request
+            *around, last = path.split(".")
+            for name in around:
+                (inner,) = getattr(inner, name)
+            setattr(inner, last, [*getattr(inner, last), getattr(inner, last)[0]])
+            yield request
 
 
 def test_what_suffices_ends_it_and_the_shortest_is_told_if_nothing_does(loop: asyncio.AbstractEventLoop) -> None:

@@ -11,6 +11,7 @@ import pytest
 from support.groups import MemoryCoordinatorLog
 from support.mock_time import MockTime, MockTimer
 from tidelog.broker.coordinator.runtime import RELOAD_MS
+from tidelog.broker.runtime.cooperative import run_in_rounds
 from tidelog.broker.share.coordinator import ShareCoordinator
 from tidelog.broker.share.records import SNAPSHOT, RecordState, SharePartitionKey, StateBatch, read_key
 from tidelog.broker.share.state import load_share_state
@@ -182,7 +183,7 @@ async def test_a_write_that_fails_changes_nothing() -> None:
         is ErrorCode.NOT_COORDINATOR
     )
     assert refused(rig.coordinator.delete, KEY) is ErrorCode.NOT_COORDINATOR
-    _, errors = rig.coordinator.initialize_all({KEY: 4}, 9)
+    _, errors = await run_in_rounds(rig.coordinator.initialize_all({KEY: 4}, 9, lambda _: None))
     assert errors[KEY].code is ErrorCode.NOT_COORDINATOR
     assert rig.coordinator.summary(KEY) == before
 
@@ -201,12 +202,35 @@ async def test_many_are_initialized_in_few_batches() -> None:
     rig.topics.partitions[TOPIC] = 250
     await rig.started()
     starts = {KEY._replace(partition=index): index for index in range(251)}
-    unsynced, errors = rig.coordinator.initialize_all(starts, 1)
+    tried: list[SharePartitionKey] = []
+    unsynced, errors = await run_in_rounds(rig.coordinator.initialize_all(starts, 1, tried.append))
+    assert tried == list(starts)
     assert unsynced == [None] * 3
     assert {key.partition: error.code for key, error in errors.items()} == {250: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     state = (await rig.restarted()).coordinator.summary(KEY._replace(partition=249))
     assert state is not None
     assert state.start_offset == 249
+
+
+async def test_others_are_let_in_while_many_are_initialized_and_what_is_written_is_seen_in_its_step() -> None:
+    rig = Rig()
+    rig.topics.partitions[TOPIC] = 250
+    await rig.started()
+    tried: list[SharePartitionKey] = []
+    steps = rig.coordinator.initialize_all({KEY._replace(partition=index): 0 for index in range(250)}, 5, tried.append)
+    assert [next(steps) for _ in range(250)] == [1] * 250
+    assert not tried
+    assert next(steps) == 100
+    assert len(tried) == 100
+    rig.coordinator.initialize(KEY._replace(partition=200), 9, 7)  # somebody else, in between, with a newer epoch
+    assert (next(steps), next(steps), len(tried)) == (100, 50, 250)
+    with pytest.raises(StopIteration) as ended:
+        next(steps)
+    _, errors = ended.value.value
+    assert {key.partition: error.code for key, error in errors.items()} == {200: ErrorCode.FENCED_STATE_EPOCH}
+    state = rig.coordinator.summary(KEY._replace(partition=200))
+    assert state is not None
+    assert (state.state_epoch, state.start_offset) == (9, 7)
 
 
 async def test_of_deleted_topics_nothing_is_kept() -> None:

@@ -21,10 +21,12 @@ def code_of(call: object, *arguments: object, **named: object) -> ErrorCode:
 def test_each_request_has_the_next_epoch() -> None:
     sessions = ShareSessions(10)
     opened(sessions)
-    session = sessions.continued(ANN, 1, [C], [A])
+    session = sessions.checked(ANN, 1)
+    session.add([C])
+    session.forget([A])
     assert list(session.partitions) == [B, C]
-    assert code_of(sessions.continued, ANN, 1, [], []) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert sessions.continued(ANN, 2, [], []).epoch == 3
+    assert code_of(sessions.checked, ANN, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert sessions.checked(ANN, 2).epoch == 3
 
 
 def test_epochs_begin_anew_behind_the_last() -> None:
@@ -71,7 +73,8 @@ def test_sessions_end_with_their_connection() -> None:
 def test_an_answer_tells_what_is_new() -> None:
     sessions = ShareSessions(10)
     opened(sessions)
-    session = sessions.continued(ANN, 1, [C], [])
+    session = sessions.checked(ANN, 1)
+    session.add([C])
     assert not session.has_news(A, records=False, error=False)
     assert session.has_news(C, records=False, error=False), "it is new in the session"
     assert not session.has_news(C, records=False, error=False)
