@@ -21,15 +21,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sink-seed", default="1", metavar="N|random", help="seed of the moments of those kills")
 
 
-#: Spark's official Kafka connector, which `make spark` fetches.
-CONNECTOR = Path(__file__).resolve().parents[2] / ".cache" / "spark" / "connector"
+#: Where `make spark` and `make spark-older` put Spark's official Kafka connector.
+FETCHED = Path(__file__).resolve().parents[2] / ".cache" / "spark"
 
 
 @pytest.fixture(scope="session")
 def connector() -> str:
-    """Jars for `spark.jars`."""
-    jars = sorted(CONNECTOR.glob("*.jar"))
-    assert len(jars) == 4, f"{CONNECTOR}: run `make spark-connector`"
+    """Jars for `spark.jars`, of the PySpark that is imported: another version's need not go with it."""
+    import pyspark
+
+    is_older = pyspark.__version__.startswith("4.1.")
+    folder, target = ("connector-4.1", "spark-connector-older") if is_older else ("connector", "spark-connector")
+    jars = sorted((FETCHED / folder).glob("*.jar"))
+    assert len(jars) == 4, f"{FETCHED / folder}: run `make {target}`"
     return ",".join(map(str, jars))
 
 

@@ -1,16 +1,20 @@
 # The Spark rings: the pipeline in a real local session, and on a standalone cluster. Included by the Makefile, after compat.mk, which has Java,
 # and backup.mk, which has a server of S3.
-.PHONY: airflow spark spark-connector spark-tables cluster cluster-all cluster-archive bench-pipeline
+.PHONY: airflow spark spark-older spark-connector spark-connector-older spark-tables cluster cluster-all cluster-archive bench-pipeline
 
 SPARK_CONNECTOR := .cache/spark/connector
 # Delta and Iceberg have no jars for PySpark 4.2 yet: what needs them is tried under the newest that both are made for.
 OLDER_SPARK := .cache/spark/pyspark-4.1.3
+OLDER_CONNECTOR := .cache/spark/connector-4.1
 TABLE_JARS := .cache/spark/tables
 EXECUTORS := .cache/spark/executors
 
 # `make test` leaves the views' properties out where the extra is not installed.
 spark: $(VENV)/.spark compat-tools spark-connector spark-tables .cache/backup/versitygw-$(VERSITYGW)  ## the pipeline under a local Spark
 	$(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py
+
+spark-older: $(VENV)/.spark compat-tools $(OLDER_SPARK)/.installed spark-connector-older .cache/backup/versitygw-$(VERSITYGW)  ## the same under PySpark 4.1
+	PYTHONPATH=$(abspath $(OLDER_SPARK)) $(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py
 
 $(VENV)/.spark: $(VENV)/.dev
 	@echo "installing PySpark (about 450 MB, once) ..." >&2
@@ -23,6 +27,13 @@ spark-connector: $(SPARK_CONNECTOR)/.fetched  ## Spark's connector for Kafka
 $(SPARK_CONNECTOR)/.fetched: tests/spark/pom.xml | compat-tools
 	@rm -rf $(@D) && mkdir -p $(@D)
 	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
+	@touch $@
+
+spark-connector-older: $(OLDER_CONNECTOR)/.fetched  ## the same for PySpark 4.1
+
+$(OLDER_CONNECTOR)/.fetched: tests/spark/pom.xml | compat-tools
+	@rm -rf $(@D) && mkdir -p $(@D)
+	mvn -q -B -f $< dependency:copy-dependencies -Dspark.version=4.1.3 -DoutputDirectory=$(abspath $(@D))
 	@touch $@
 
 spark-tables: $(VENV)/.spark $(OLDER_SPARK)/.installed $(TABLE_JARS)/.fetched  ## upsert and latest into Delta and Iceberg, under PySpark 4.1
