@@ -6,8 +6,8 @@
 
 One daemon, one Spark session of two threads, all of it on this machine and in the page cache. Each side reads everything
 once to be warm; then rounds, whose order of sides turns round each time. A read takes all columns of all records to Spark's
-`noop` sink; checksums are checked on every side. CPU is that of Spark's whole process tree (driver, JVM, Python workers);
-the daemon's, which the connector and TCP need and files do not, stands beside it.
+`noop` sink; checksums are checked on every side. CPU is that of this process and all below it: Spark's (driver, JVM,
+Python workers) and the daemon's, which the connector and TCP need and files do not, and which stands beside it once more.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def render(samples: dict[str, Any], where: str, small: int, large: int, runs: in
         "<!-- Written by `make bench-pipeline`. Don't edit. -->", "",
         f"{small:,} records of 100 bytes and {large:,} of 1 KB in {PARTITIONS} partitions, Spark `local[2]`, {runs} rounds in "
         "turned order, all sides warm; medians, with the extremes. How: `benchmarks/bench_pipeline.py`.", "", where, "",
-        "| what | side | seconds | records/s | CPU-seconds of Spark | of the daemon | records/s ÷ connector | CPU, connector ÷ |",
+        "| what | side | seconds | records/s | CPU-s of both | of which the daemon's | records/s ÷ connector | CPU, connector ÷ |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]  # fmt: skip
     verdicts = []
