@@ -244,7 +244,7 @@ def render(samples: dict[str, Any], where: str, small: int, large: int, runs: in
         "<!-- Written by `make bench-pipeline`. Don't edit. -->", "",
         f"{small:,} records of 100 bytes and {large:,} of 1 KB in {PARTITIONS} partitions, Spark `local[2]`, {runs} rounds in "
         "turned order, all sides warm; medians, with the extremes. How: `benchmarks/bench_pipeline.py`.", "", where, "",
-        "| what | side | seconds | records/s | CPU-s of both | of which the daemon's | records/s ÷ connector | CPU, connector ÷ |",
+        "| what | side | seconds | records/s | CPU-s of both | the daemon's | records/s ÷ connector | CPU, connector ÷ |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]  # fmt: skip
     verdicts = []
