@@ -145,6 +145,8 @@ class HttpServer:
         asks_certificates = self.gate is not None and self.gate.users.asks_certificates
 
         def tick() -> None:
+            if self._stopped:
+                return
             samples.tick()
             if https is not None:
                 https.renew()

@@ -63,6 +63,7 @@ HEADERS = st.builds(
     PACKS,
     st.booleans(),
     st.one_of(st.just(""), st.just("0123456789abcdef")),
+    st.one_of(st.just(-1), NUMBERS),
 )
 
 

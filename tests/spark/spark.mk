@@ -11,10 +11,10 @@ EXECUTORS := .cache/spark/executors
 
 # `make test` leaves the views' properties out where the extra is not installed.
 spark: $(VENV)/.spark compat-tools spark-connector spark-tables .cache/backup/versitygw-$(VERSITYGW)  ## the pipeline under a local Spark
-	$(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py
+	$(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py tests/unit/pipeline/jobs/test_buckets.py
 
 spark-older: $(VENV)/.spark compat-tools $(OLDER_SPARK)/.installed spark-connector-older .cache/backup/versitygw-$(VERSITYGW)  ## the same under PySpark 4.1
-	PYTHONPATH=$(abspath $(OLDER_SPARK)) $(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py
+	PYTHONPATH=$(abspath $(OLDER_SPARK)) $(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py tests/unit/pipeline/jobs/test_buckets.py
 
 $(VENV)/.spark: $(VENV)/.dev
 	@echo "installing PySpark (about 450 MB, once) ..." >&2

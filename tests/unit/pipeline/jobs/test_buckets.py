@@ -5,9 +5,12 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import pytest
+
+pytest.importorskip("pyarrow", reason="of the extra `pipeline`; `make spark` runs it")
+
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from tidelog.backup.store import StoreOptions, Unavailable, open_store
 from tidelog.backup.store.memory import MemoryStore
 from tidelog.pipeline.jobs.buckets import Bucket, StoredFile, bucket_of, read_parts, s3_options, told, write_parts
