@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from support.cluster_driver import KEYS, RECORDS
 from support.committed import committed_values, create_topic
 from support.daemon import Daemon
+from support.object_stores import Versitygw
 from support.spark_cluster import SparkCluster, bare_environment, run_driver
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -42,12 +44,12 @@ def drive(cluster: SparkCluster, program: str, job: dict[str, Any], folder: Path
 def test_executors_with_nothing_but_an_archive_do_all_and_lose_nothing_when_they_are_killed_or_tried_twice(
     cluster: SparkCluster, archive: Path, folder: Path, tmp_path: Path
 ) -> None:
-    with Daemon(tmp_path / "data") as daemon:
+    with Daemon(tmp_path / "data") as daemon, Versitygw(tmp_path / "s3") as bucket:
         for topic in ("orders", "copies", "again", "killed", "twice"):
             create_topic(daemon.bootstrap, topic, 2)
         job = {
             "archive": str(archive), "bootstrap": daemon.bootstrap, "home": str(tmp_path / "home"),
-            "settings": SPECULATION,
+            "bucket": f"{bucket.url}/orders", "store": asdict(bucket.options), "settings": SPECULATION,
         }  # fmt: skip
         done = drive(cluster, "cluster_driver.py", job, folder)
         assert done.returncode == 0, f"{done.stderr[-4000:]}\n{cluster.logs()}"
@@ -60,6 +62,7 @@ def test_executors_with_nothing_but_an_archive_do_all_and_lose_nothing_when_they
                 "read": EVERY_VALUE,
                 "latest": KEYS,
                 "archived": [RECORDS, RECORDS],
+                "stored": [RECORDS, RECORDS],
                 "replayed": RECORDS,
                 "profiled": RECORDS,
             },

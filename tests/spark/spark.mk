@@ -49,7 +49,7 @@ $(TABLE_JARS)/.fetched: tests/tables/pom.xml | compat-tools
 	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
 	@touch $@
 
-cluster: $(VENV)/.spark compat-tools cluster-archive  ## a standalone cluster of Spark on loopback, its executors with an archive alone
+cluster: $(VENV)/.spark compat-tools cluster-archive .cache/backup/versitygw-$(VERSITYGW)  ## a standalone cluster of Spark on loopback, its executors with an archive alone
 	$(BIN)/python -m pytest -q tests/cluster $(CLUSTER)
 
 cluster-all: cluster $(OLDER_SPARK)/.installed  ## the same under PySpark 4.1 too
@@ -63,7 +63,7 @@ $(EXECUTORS)/environment.tar.gz: pyproject.toml setup.py $(KERNELS) $(shell find
 	@$(ADD) cluster
 	@rm -rf $(@D) && mkdir -p $(@D)
 	@$(BIN)/python -m venv $(@D)/environment
-	@$(@D)/environment/bin/pip install --quiet '.[executor]'
+	@$(@D)/environment/bin/pip install --quiet '.[executor,backup]'
 	@$(BIN)/venv-pack --quiet --compress-level 1 --prefix $(@D)/environment --output $@
 
 # Airflow's own constraints are no package: what pip finds for this version is taken.

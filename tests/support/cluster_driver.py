@@ -1,6 +1,8 @@
 """A driver of a standalone cluster: what users do with topics, where executors have nothing but an archive.
 
-    python cluster_driver.py JSON      {"master", "archive", "bootstrap", "home", "settings"}; prints one JSON object
+    python cluster_driver.py JSON      {"master", "archive", "bootstrap", "home", "bucket", "store", "settings"}
+
+Prints one JSON object.
 
 Runs in a folder that has the archive unpacked as `environment`: Spark plans in a Python of the driver's machine, by the same
 relative path as the executors'.
@@ -58,6 +60,7 @@ def rows(spark: Any) -> Any:
 
 def everyday(spark: Any, job: dict[str, Any]) -> dict[str, Any]:
     """Batch, stream, sink and jobs; what each of them saw."""
+    from tidelog.backup.store import StoreOptions
     from tidelog.pipeline import latest
     from tidelog.pipeline.jobs.archive import archive, read_archive
     from tidelog.pipeline.jobs.profile import profile
@@ -77,10 +80,13 @@ def everyday(spark: Any, job: dict[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     query.awaitTermination()
     done = archive(spark, orders, str(home / "archive"))
+    store = StoreOptions(**job["store"])
+    stored = archive(spark, orders, job["bucket"], store=store)
     return {
         "read": sorted(int(row.value) for row in read.select("value").collect()),
         "latest": latest(spark, orders).count(),
         "archived": [done["rows"], read_archive(spark, str(home / "archive"), orders).count()],
+        "stored": [stored["rows"], read_archive(spark, job["bucket"], orders, store=store).count()],
         "replayed": replay(spark, str(home / "archive"), {**servers, "topic": "again"})["rows"],
         "profiled": profile(spark, orders)["records"],
     }
