@@ -16,12 +16,12 @@ from simulation.client import Channel, Lost
 from simulation.disk import Trouble
 from simulation.history import EVERYTHING, Broken, Log
 from simulation.machine import DiedError
-from simulation.plan import Part
+from simulation.plan import WRITERS, Part
 from simulation.scheduler import MILLISECOND, SECOND, WORLD
-from simulation.work import NONE
+from simulation.work import NONE, PAUSE_S, host_of
 from simulation.world import World, started
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.messages import create_partitions, delete_groups, delete_records
+from tidelog.protocol.messages import create_acls, create_partitions, delete_acls, delete_groups, delete_records
 from tidelog.protocol.messages import incremental_alter_configs as alter
 from tidelog.protocol.schema import ApiMessage
 
@@ -52,6 +52,29 @@ CHANGES: tuple[tuple[str, str, str | None], ...] = (
 GROUPS = ("classic group", "consumer group", "share group", "group of committer-0", "group of transactional-0")
 SET, DELETE = 0, 1
 TOPIC = 2
+#: Numbers of access rules: kinds of resources, operations, permissions.
+OF_TOPICS, ALL, WRITE, DENY, ALLOW = 2, 2, 4, 2, 3
+ANYBODY = "User:ANONYMOUS"
+"""Who everybody is on a listener that does not ask: rights are told apart by address."""
+
+
+async def allow_all(world: World) -> None:
+    """Rules by which everybody may do everything with topics: without them nobody could where one rule takes a right."""
+    rule = create_acls.AclCreation(
+        resource_type=OF_TOPICS, resource_name="*", principal="User:*", host="*", operation=ALL, permission_type=ALLOW
+    )
+    while True:
+        channel = Channel(world.machine, "admin")
+        try:
+            answer = await channel.ask(
+                create_acls.CreateAclsRequest(creations=[rule]), create_acls.CreateAclsResponse, 1
+            )
+            assert not answer.results[0].error_code, answer.results[0]
+            return
+        except Lost:
+            await asyncio.sleep(PAUSE_S)
+        finally:
+            channel.close()
 
 
 class Chaos:
@@ -134,7 +157,11 @@ class Chaos:
 
         for _ in range(3):
             self._struck.clear()
-            machine.strike_in(self.rng.choice((1, 3, 10, 30, 100, 300)), end, met, struck)
+            # Half of them among all calls, of which most are appends and syncs; the others where few, or many, are.
+            if self.rng.random() < 0.5 and (changes := sorted(machine.disk.changes)):
+                machine.strike_in(self.rng.choice((1, 1, 2, 3, 5, 10)), end, met, struck, self.rng.choice(changes))
+            else:
+                machine.strike_in(self.rng.choice((1, 3, 10, 30, 100, 300)), end, met, struck)
             try:
                 await asyncio.wait_for(self._struck.wait(), 3.0)
             except TimeoutError:
@@ -320,6 +347,41 @@ class Chaos:
             if error != ErrorCode.NON_EMPTY_GROUP:
                 return
             await asyncio.sleep(0.3)
+
+    async def _lost_right(self) -> None:
+        """One client that writes may not write to one topic, for a while."""
+        rng, rights = self.rng, self.world.rights
+        writing = [part for part in self.world.plan.parts if part.kind in (*WRITERS, "old-writer")]
+        if not writing:
+            return
+        host, topic = host_of(rng.choice(writing)), rng.choice(sorted(self.world.plan.topics))
+        rule = create_acls.AclCreation(
+            resource_type=OF_TOPICS,
+            resource_name=topic,
+            principal=ANYBODY,
+            host=host,
+            operation=WRITE,
+            permission_type=DENY,
+        )
+        rights.asks(host, topic)
+        made = await self._ask(create_acls.CreateAclsRequest(creations=[rule]), create_acls.CreateAclsResponse, 1)
+        if made is not None and not made.results[0].error_code:
+            rights.lost(host, topic)
+            self.world.history.note("lost right", host=host, topic=topic)
+        await asyncio.sleep(rng.choice((0.2, 1.0, 3.0)))
+        row = delete_acls.DeleteAclsFilter(
+            resource_type_filter=OF_TOPICS, resource_name_filter=topic, principal_filter=ANYBODY, host_filter=host,
+            operation=WRITE, permission_type=DENY,
+        )  # fmt: skip
+        rights.asks(host, topic)
+        while True:
+            gone = await self._ask(delete_acls.DeleteAclsRequest(filters=[row]), delete_acls.DeleteAclsResponse, 1)
+            if gone is not None and not gone.filter_results[0].error_code:
+                break
+            await asyncio.sleep(PAUSE_S)
+        if made is not None:  # one that was asked for and not answered may still come, behind this
+            rights.given_back(host, topic)
+        self.world.history.note("right given back", host=host, topic=topic)
 
     async def _more_partitions(self) -> None:
         count = 1 + max(number for topic, number in self.world.places if topic == "other")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from simulation.history import Broken
@@ -30,22 +31,45 @@ class Lost(Exception):
 class Channel:
     """Connects when it has something to ask. One request at a time."""
 
-    def __init__(self, machine: Machine, name: str) -> None:
+    def __init__(self, machine: Machine, name: str, host: str = "127.0.0.1") -> None:
         self._machine = machine
         self._network = Network.of(machine.sim)
         self.name = name
+        self.host = host
         self._socket: SimSocket | None = None
         self._protocol = ClientProtocol(name)
         self.connections = 0
 
     async def ask(self, request: ApiMessage, response: type[ResponseT], version: int, wait_s: float = 0.0) -> ResponseT:
         """The answer. Lost; Broken where it does not come."""
+        (answer,) = await self.ask_all([(request, response, version)], wait_s)
+        return answer  # type: ignore[no-any-return]
+
+    async def ask_all(
+        self,
+        asked: Sequence[tuple[ApiMessage, type[ApiMessage], int]],
+        wait_s: float = 0.0,
+        told: list[Any] | None = None,
+    ) -> list[Any]:
+        """The answers to requests (each with the type of its answer, and a version) of which none waits for another's.
+
+        They must come in that order; `told` has those that have come, where others do not. Lost; Broken.
+        """
         sock = self._socket or self._connect()
-        ticket, data = self._protocol.send(request, response, version)
+        answers: list[Any] = [] if told is None else told
+        tickets, data = [], bytearray()
+        for request, response, version in asked:
+            ticket, frame = self._protocol.send(request, response, version)
+            tickets.append(ticket)
+            data += frame
         limit_s = (_GIVE_UP_S if self._is_silent(sock) else ANSWER_S) + wait_s
         life = self._machine.lives
         try:
-            frame = await asyncio.wait_for(self._exchange(sock, data), limit_s)
+            async with asyncio.timeout(limit_s):
+                await asyncio.get_running_loop().sock_sendall(sock, data)  # type: ignore[arg-type]
+                for ticket in tickets:
+                    frame = await self._frame(sock)
+                    answers.append(self._protocol.receive(ticket, frame))
         except (ConnectionError, EOFError) as error:
             self.close()
             raise Lost(str(error)) from None
@@ -53,12 +77,12 @@ class Channel:
             silent = self._is_silent(sock)
             self.close()
             if not silent and self._machine.lives == life and self._machine.is_up:
-                name = request.API_KEY.name
+                name = asked[len(answers)][0].API_KEY.name
                 raise Broken(
                     f"{self.name}: {name} is not answered within {limit_s:g} s, nor its connection closed"
                 ) from None
             raise Lost("time-out") from None
-        return self._protocol.receive(ticket, frame)
+        return answers
 
     async def tell(self, request: ApiMessage, response: type[ApiMessage], version: int) -> None:
         """Sends a request that has no answer. Lost."""
@@ -90,15 +114,14 @@ class Channel:
 
     def _connect(self) -> SimSocket:
         try:
-            self._socket = self._network.connect(ADDRESS)
+            self._socket = self._network.connect(ADDRESS, self.host)
         except ConnectionRefusedError as error:
             raise Lost(str(error)) from None
         self._protocol = ClientProtocol(self.name)
         self.connections += 1
         return self._socket
 
-    async def _exchange(self, sock: Any, data: bytearray) -> bytes:
-        await asyncio.get_running_loop().sock_sendall(sock, data)
+    async def _frame(self, sock: Any) -> bytes:
         (size,) = struct.unpack(">i", await self._receive(sock, 4))
         return await self._receive(sock, size)
 

@@ -19,4 +19,5 @@ CLIENTS: dict[str, type[Client]] = {
     "remaker": remaker.Remaker,
     "looker": looker.Looker,
     "wide-reader": wide_reader.WideReader,
+    "ahead-writer": writers.AheadWriter,
 }

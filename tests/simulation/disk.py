@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -143,6 +144,7 @@ class SimDisk(FakeFileSystem):
         is_off: the machine, or the process, is gone: every call raises `Killed`.
         is_quiet: True while a test looks: no switch points, no time, no failures.
         failures: calls that have failed so far.
+        changes: how often each class of changing calls was made: the kind, and the suffix of the file's name.
     """
 
     file_type = SimFile
@@ -158,6 +160,8 @@ class SimDisk(FakeFileSystem):
         self.failures = 0
         self._strike: Callable[[], None] | None = None
         self._calls_left = 0
+        self._striking = ""
+        self.changes: Counter[str] = Counter()
         self.fail_when(self._failure_of)
 
     def after_power_cut(self, seed: int) -> SimDisk:
@@ -172,6 +176,7 @@ class SimDisk(FakeFileSystem):
         new = SimDisk(time=self.time, base=self.base)
         new._root, new._inodes, new._ticks, new.free = left._root, left._inodes, left._ticks, left.free
         new.weather = self.weather
+        new.changes = self.changes
         self.is_off = True
         return new
 
@@ -184,9 +189,12 @@ class SimDisk(FakeFileSystem):
         """It is sound from now on, and answers."""
         self.weather.trouble, self.weather.stuck_until_ns, self.free = None, 0, ROOM
 
-    def strike_in(self, calls: int, strike: Callable[[], None] | None) -> None:
-        """Calls `strike` at the so-manieth changing call from now, in its thread, which is at its end then; None: nothing."""
-        self._calls_left, self._strike = calls, strike
+    def strike_in(self, calls: int, strike: Callable[[], None] | None, among: str = "") -> None:
+        """Calls `strike` at the so-manieth changing call from now, in its thread, which is at its end then; None: nothing.
+
+        `among`: one of `changes`; only such calls count then.
+        """
+        self._calls_left, self._strike, self._striking = calls, strike, among
 
     def has(self, path: str, inode: Inode) -> bool:
         """True if that file has that name now. No switch point."""
@@ -231,8 +239,8 @@ class SimDisk(FakeFileSystem):
             sim.switch(f"disk: {kind}")
         if self.is_off:
             raise Killed
-        if self._strike is not None and kind not in LOOKS:
-            self._count_down()
+        if kind not in LOOKS:
+            self._count_down(kind, str(detail) if kind == "rename" else path)
 
     def sync_point(self, path: str) -> None:
         weather, sim = self.weather, simulation()
@@ -245,13 +253,18 @@ class SimDisk(FakeFileSystem):
         sim.block("disk: sync", least + sim.rng.randrange(weather.sync_most))
         if self.is_off:
             raise Killed
-        if self._strike is not None:
-            self._count_down()
+        self._count_down("sync", path)
 
-    def _count_down(self) -> None:
+    def _count_down(self, kind: str, path: str) -> None:
         """Strikes when it is time, before what the call does: of a sync anything may have been done, as of all before it."""
+        # Of `t-0.5f2c-delete` the end alone: the middle is another one each time.
+        suffix = path.rpartition("/")[2].partition(".")[2].rpartition(".")[2].rpartition("-")[2]
+        change = f"{kind} {suffix or 'without suffix'}"
+        self.changes[change] += 1
+        if self._strike is None or (self._striking and change != self._striking):
+            return
         self._calls_left -= 1
-        if self._calls_left <= 0 and self._strike is not None:
+        if self._calls_left <= 0:
             strike, self._strike = self._strike, None
             strike()
             raise Killed

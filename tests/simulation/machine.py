@@ -198,10 +198,11 @@ class Machine:
         self.disk = self.disk.after_power_cut(seed)
 
     def strike_in(
-        self, calls: int, end: Callable[[], None], before: Callable[[], object], after: Callable[[], object] = _nothing
-    ) -> None:
-        """Has `end` (`kill`, `cut_power`) happen at the so-manieth changing call of the disk; `before` and `after` it are
-        told, in its thread."""
+        self, calls: int, end: Callable[[], None], before: Callable[[], object], after: Callable[[], object] = _nothing,
+        among: str = "",
+    ) -> None:  # fmt: skip
+        """Has `end` (`kill`, `cut_power`) happen at the so-manieth changing call of the disk (of a class, `among`); `before` and
+        `after` it are told, in its thread."""
 
         def strike() -> None:
             self.was_struck = True
@@ -210,7 +211,7 @@ class Machine:
             self._told()
             after()
 
-        self.disk.strike_in(calls, strike)
+        self.disk.strike_in(calls, strike, among)
 
     def _end(self) -> None:
         """Ends all threads of the daemon; where this is one of them, it ends when it comes to a switch point."""

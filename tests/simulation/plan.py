@@ -17,8 +17,9 @@ from typing import Any
 CLIENTS = {
     "writer": 2, "idempotent": 2, "old-writer": 1, "transactional": 2, "reader": 3, "old-reader": 1, "committer": 1,
     "classic-member": 3, "consumer-member": 3, "share-member": 3, "remaker": 1, "looker": 1, "wide-reader": 1,
+    "ahead-writer": 2,
 }  # fmt: skip
-WRITERS, READERS = ("writer", "idempotent", "transactional"), ("reader", "wide-reader")
+WRITERS, READERS = ("writer", "idempotent", "transactional", "ahead-writer"), ("reader", "wide-reader")
 #: Clients of one run, so that it has an end.
 MOST_CLIENTS = 8
 MOST_ACTS = 9
@@ -27,9 +28,12 @@ ACTS = {
     "kill": 3, "kill at a disk call": 3, "restart": 3, "resets": 4, "silence": 2, "slow disk": 2, "stuck disk": 1,
     "failing disk": 2,
     "full disk": 2, "delete records": 4, "alter settings": 3, "more partitions": 1, "clock jump": 1, "quiet spell": 3,
-    "delete group": 2,
+    "delete group": 2, "lost right": 2,
 }  # fmt: skip
 DURABLE_ACTS = {"power cut": 4, "power cut at a disk call": 4}
+LOST_RIGHT = "lost right"
+"""The trouble that needs access rules."""
+AUTHORIZER = "authorizer.class.name"
 #: Folders of modules in which threads may be switched at any line, in runs that do so: shared state is there.
 ROOMS = (
     "storage/log", "storage/segment", "storage/manager", "storage/producers", "storage/index", "cleaner", "broker/cleaning",
@@ -78,6 +82,7 @@ class Plan:
         rooms, line_chance: where threads are switched between lines too, and how often; 0: nowhere.
         topics: settings of each topic.
         network: what `network.Delays` are, in its units.
+        disk: what `disk.Weather` is on days without trouble, in its units.
     """
 
     seed: int
@@ -87,6 +92,7 @@ class Plan:
     settings: dict[str, str]
     topics: dict[str, dict[str, Any]]
     network: dict[str, Any]
+    disk: dict[str, Any]
     rooms: tuple[str, ...]
     line_chance: float
     parts: tuple[Part, ...]
@@ -96,12 +102,14 @@ class Plan:
     def of(cls, seed: int) -> Plan:
         rng = random.Random(f"plan {seed}")
         durable = rng.random() < 0.6
-        segment_bytes = rng.choice((2 << 10, 8 << 10, 64 << 10))
-        traced = rng.random() < 0.2
+        segment_bytes = rng.choice((1 << 10, 2 << 10, 8 << 10, 64 << 10))
+        traced = rng.random() < 0.3
+        parts = _parts(rng, durable)
         return cls(
-            seed, durable, rng.choice((2.0, 4.0, 8.0)), rng.choice((1, 2)), _settings(rng, durable),
-            _topics(rng, segment_bytes), _network(rng), tuple(rng.sample(ROOMS, rng.randrange(1, 4))) if traced else (),
-            rng.choice((0.003, 0.02, 0.1)) if traced else 0.0, _parts(rng, durable),
+            seed, durable, rng.choice((2.0, 4.0, 8.0)), rng.choice((1, 2)), {**_settings(rng, durable), **_rights(parts)},
+            _topics(rng, segment_bytes), _network(rng), _disk(rng),
+            tuple(rng.sample(ROOMS, rng.randrange(1, 6))) if traced else (),
+            rng.choice((0.003, 0.02, 0.1)) if traced else 0.0, parts,
         )  # fmt: skip
 
     def part_rng(self, part: Part) -> random.Random:
@@ -155,6 +163,16 @@ def _settings(rng: random.Random, durable: bool) -> dict[str, str]:
     return settings
 
 
+def _rights(parts: tuple[Part, ...]) -> dict[str, str]:
+    """Settings of runs in which somebody loses a right."""
+    if all(part.kind != LOST_RIGHT for part in parts):
+        return {}
+    return {
+        AUTHORIZER: "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+
+
 def _topics(rng: random.Random, segment_bytes: int) -> dict[str, dict[str, Any]]:
     common = {"segment.bytes": segment_bytes, "index.interval.bytes": rng.choice((100, 4096))}
     return {
@@ -172,6 +190,16 @@ def _network(rng: random.Random) -> dict[str, Any]:
         "late_most": rng.choice((20, 500)) * 1_000_000,
         "segment": rng.choice((50, 500, 1460, 1460)),
         "window": rng.choice((900, 16 << 10, 256 << 10)),
+    }
+
+
+def _disk(rng: random.Random) -> dict[str, Any]:
+    """A sync that takes long leaves much undurable for long: what a power cut, or another thread, can come between."""
+    return {
+        "slow_chance": rng.choice((0.0, 0.02, 0.02, 0.2)),
+        "slow_most": rng.choice((20, 20, 200)) * 1_000_000,
+        "sync_most": rng.choice((1, 4, 4, 40, 400)) * 1_000_000,
+        "cold_chance": rng.choice((0.0, 0.05, 0.05, 0.5)),
     }
 
 

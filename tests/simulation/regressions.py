@@ -1,8 +1,8 @@
 """Seeds that found defects of the daemon, which are mended: each is run again (`test_simulation.py`).
 
 A change of the simulator, or of what the daemon asks of its disk, makes another run of the same number: then a seed here is
-one more
-run, and what holds the defect is the test that is named beside it.
+one more run, and what holds the defect is the test that is named beside it. So it is with all of these since clients send
+ahead and lose rights: none has been seen to fail with its defect put back into the daemon since then.
 """
 
 from __future__ import annotations
@@ -23,17 +23,8 @@ class Regression(NamedTuple):
 
 
 REGRESSIONS: list[Regression] = [
-    Regression(
-        104,
-        "test_an_index_that_a_full_disk_left_short_is_whole_after_a_start: the recovery point passed it",
-        "0,3,6,7,8",
-    ),
-    Regression(
-        126,
-        "test_an_emptied_control_batch_hides_the_marker_that_was_in_it: log verify told a fault",
-        "0x8,1x4,2x1,3x2,4x4,5x2,9,10,11",
-        3,
-    ),
+    Regression(104, "test_an_index_that_a_full_disk_left_short_is_whole_after_a_start: the recovery point passed it"),
+    Regression(126, "test_an_emptied_control_batch_hides_the_marker_that_was_in_it: log verify told a fault"),
     Regression(
         484,
         "test_who_looks_for_the_first_time_in_the_midst_of_a_swap_is_told_of_what_he_reads: aborted records read",

@@ -13,7 +13,7 @@ from simulation.scheduler import Simulation
 from simulation.share import Deliveries, Lock
 from simulation.smaller import smaller
 from simulation.watch import Watch, read_on
-from simulation.work import Commits
+from simulation.work import Commits, Rights
 from support.fake_filesystem import FakeFileSystem
 from tidelog.protocol.messages.fetch import AbortedTransaction, PartitionData
 from tidelog.protocol.records.builder import build_batch
@@ -202,6 +202,39 @@ def test_aborted_records_supersede_nothing() -> None:
     aborted = sent(of, "b-1", 1, key=b"k", transaction=Transaction("b#1", Outcome.REFUSED))
     with pytest.raises(Broken, match="a-1 was acknowledged at 0, and is gone"):
         judge(of, aborted, committed=set())
+
+
+def test_a_batch_that_is_taken_from_who_had_lost_the_right() -> None:
+    rights = Rights()
+    rights.asks("h", "t")
+    unsure = rights.before("h", "t")
+    rights.granted("w", "h", "t", unsure)
+    rights.lost("h", "t")
+    rights.granted("w", "h", "t", unsure)  # it was asked for before
+    before = rights.before("h", "t")
+    rights.granted("w", "h", "u", rights.before("h", "u"))
+    with pytest.raises(Broken, match="writes to t, though the right to write there was lost"):
+        rights.granted("w", "h", "t", before)
+    rights.asks("h", "t")  # it is being given back
+    rights.granted("w", "h", "t", before)
+    rights.given_back("h", "t")
+    rights.granted("w", "h", "t", before)
+
+
+def test_a_refusal_of_a_right_that_nobody_has_taken() -> None:
+    rights = Rights()
+    with pytest.raises(Broken, match="has no right to write to t, which nobody has taken"):
+        rights.refused("w", "h", "t", rights.before("h", "t"))
+    before = rights.before("h", "t")
+    rights.asks("h", "t")
+    rights.refused("w", "h", "t", rights.before("h", "t"))
+    rights.lost("h", "t")
+    rights.refused("w", "h", "t", rights.before("h", "t"))
+    rights.asks("h", "t")
+    rights.given_back("h", "t")
+    rights.refused("w", "h", "t", before)  # all of it between the request and its answer
+    with pytest.raises(Broken, match="nobody has taken"):
+        rights.refused("w", "h", "t", rights.before("h", "t"))
 
 
 def test_a_commit_that_goes_back() -> None:

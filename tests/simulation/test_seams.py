@@ -7,6 +7,7 @@ simulation's. What a power cut leaves can't be compared here: `support.fake_file
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import random
 import socket
@@ -19,7 +20,7 @@ from simulation.disk import SimDisk
 from simulation.loop import SimLoop
 from simulation.network import Network
 from simulation.primitives import installed
-from simulation.scheduler import Simulation
+from simulation.scheduler import Killed, Simulation
 from tidelog.storage.io.filesystem import FileSystem, RealFileSystem
 
 DISK_SEEDS, OPERATIONS = 150, 60
@@ -186,6 +187,32 @@ def test_the_disk_answers_as_a_directory_of_this_machine_does(part: int, tmp_pat
             for files in (real, fake):
                 files.end()
             assert not fake.system.open_files, f"seed {seed}"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("among", "calls", "left"), [("", 3, 2), ("append log", 2, 3), ("rename delete", 1, 4)])
+def test_a_strike_comes_at_a_call_of_its_class(among: str, calls: int, left: int, tmp_path: Path) -> None:
+    """`left`: calls that are carried out before it."""
+    with Simulation(1):
+        disk, struck, done = SimDisk(base=str(tmp_path)), [], 0
+        disk.make_directory(f"{tmp_path}/t-0")
+        log = disk.open(f"{tmp_path}/t-0/1.log", create=True)
+        index = disk.open(f"{tmp_path}/t-0/1.index", create=True)
+        disk.strike_in(calls, lambda: struck.append(among), among)
+
+        def rename() -> None:
+            disk.rename(f"{tmp_path}/t-0", f"{tmp_path}/t-0.5f2c-delete")
+
+        with contextlib.suppress(Killed):
+            for call in (
+                lambda: log.append(b"a"),
+                lambda: index.append(b"b"),
+                lambda: index.append(b"c"),
+                lambda: log.append(b"d"),
+                rename,
+            ):
+                call()
+                done += 1
+        assert (struck, done) == ([among], left)
 
 
 class Peers:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
 from simulation.client import Channel, Lost
 from simulation.history import Broken, Place
@@ -24,6 +25,7 @@ PASSING = {
 }  # fmt: skip
 #: Errors after which what was asked may have been done all the same.
 UNCERTAIN = {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR}
+NO_RIGHT = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 GONE = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID}
 FENCED = {
     ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE,
@@ -46,7 +48,7 @@ class Client:
         self.part = part
         self.rng = world.plan.part_rng(part)
         self.name = f"{part.kind}-{part.number}"
-        self.channel = Channel(world.machine, self.name)
+        self.channel = Channel(world.machine, self.name, host_of(part))
         self._left = part.most
 
     async def run(self) -> None:
@@ -117,6 +119,64 @@ class Client:
             await self.rest()
             raise Lost("a topic is not there")
         return found
+
+
+def host_of(part: Part) -> str:
+    """Each client has an address of its own, by which rights are told apart."""
+    return f"127.0.1.{part.index + 2}"
+
+
+class Right(NamedTuple):
+    """What was known of a right when a request was about to be sent.
+
+    Attributes:
+        changes: how often it had been taken, or given back.
+        is_lost: it was taken: that was answered, and nobody had begun to give it back.
+        is_unsure: it was being taken, or given back.
+    """
+
+    changes: int
+    is_lost: bool
+    is_unsure: bool
+
+
+class Rights:
+    """Who may write where, as an administrator was answered. A host and a topic; what is under way counts as neither."""
+
+    def __init__(self) -> None:
+        self._changes: Counter[tuple[str, str]] = Counter()
+        self._lost: set[tuple[str, str]] = set()
+        self._unsure: set[tuple[str, str]] = set()
+
+    def asks(self, host: str, topic: str) -> None:
+        """The right is about to be taken, or given back."""
+        self._changes[host, topic] += 1
+        self._lost.discard((host, topic))
+        self._unsure.add((host, topic))
+
+    def lost(self, host: str, topic: str) -> None:
+        """It was taken: that was answered."""
+        self._unsure.remove((host, topic))
+        self._lost.add((host, topic))
+
+    def given_back(self, host: str, topic: str) -> None:
+        """Nobody has taken it: that was answered."""
+        self._unsure.remove((host, topic))
+
+    def before(self, host: str, topic: str) -> Right:
+        """To be asked before a request is sent, and given to `granted` or `refused` with its answer."""
+        right = host, topic
+        return Right(self._changes[right], right in self._lost, right in self._unsure)
+
+    def granted(self, who: str, host: str, topic: str, before: Right) -> None:
+        """Broken where the right was gone all the time between a request and its answer."""
+        if before.is_lost and before == self.before(host, topic):
+            raise Broken(f"{who}: writes to {topic}, though the right to write there was lost before it asked")
+
+    def refused(self, who: str, host: str, topic: str, before: Right) -> None:
+        """Broken where it had the right all that time. Whoever took it, and gave it back meanwhile, is in `changes`."""
+        if not before.is_lost and not before.is_unsure and before == self.before(host, topic):
+            raise Broken(f"{who}: has no right to write to {topic}, which nobody has taken")
 
 
 class Commits:

@@ -11,9 +11,9 @@ from simulation.client import Lost
 from simulation.history import Broken, History, Place, Rules
 from simulation.machine import DiedError, Machine
 from simulation.network import Network
-from simulation.plan import Part, Plan
+from simulation.plan import AUTHORIZER, Part, Plan
 from simulation.scheduler import Simulation
-from simulation.work import NONE, PASSING, PAUSE_S, UNCERTAIN, Client, Commits
+from simulation.work import NONE, PASSING, PAUSE_S, UNCERTAIN, Client, Commits, Rights
 from support.left_behind import faults_of
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import create_topics
@@ -44,6 +44,7 @@ class World:
         self.history = History(sim)
         self.history.now_ms = self.machine.time.milliseconds
         self.commits = Commits()
+        self.rights = Rights()
         self.places: list[Place] = []
         self.is_over = False
         self.is_sound = True
@@ -58,6 +59,8 @@ class World:
             self._backups = Backups(self)
         for name, value in plan.network.items():
             setattr(Network.of(sim).delays, name, value)
+        for name, value in plan.disk.items():
+            setattr(self.machine.disk.weather, name, value)
 
     def _make_oracles(self) -> None:
         from simulation.groups import ClassicGroups, Ownership
@@ -67,7 +70,7 @@ class World:
 
     async def run(self) -> None:
         """The whole run. Raises Broken."""
-        from simulation.chaos import Chaos
+        from simulation.chaos import Chaos, allow_all
         from simulation.clients import CLIENTS
 
         if self.plan.rooms:
@@ -77,6 +80,8 @@ class World:
         await self.machine.start()
         for name, settings in self.plan.topics.items():
             await self.create(name, settings)
+        if AUTHORIZER in self.plan.settings:
+            await allow_all(self)
         chaos = Chaos(self, [part for part in self.plan.parts if not part.is_client])
         work: list[Awaitable[None]] = [
             CLIENTS[part.kind](self, part).run() for part in self.plan.parts if part.is_client

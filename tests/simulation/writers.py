@@ -1,9 +1,11 @@
-"""Clients that write: plain and idempotent producers, old ones with message sets, and transactional ones."""
+"""Clients that write: plain and idempotent producers, those that send ahead, old ones with message sets, and transactional
+ones."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from simulation.client import Lost
 from simulation.history import NO_OFFSET, Broken, Outcome, Place, Sent, Transaction
@@ -11,23 +13,26 @@ from simulation.plan import Part
 from simulation.work import (
     FENCED,
     GONE,
+    NO_RIGHT,
     NONE,
     OF_TRANSACTIONS,
     PASSING,
     PAUSE_S,
     UNCERTAIN,
     Client,
+    Right,
 )
 from simulation.world import World
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import add_offsets_to_txn as add_offsets
 from tidelog.protocol.messages import add_partitions_to_txn as add_partitions
-from tidelog.protocol.messages import end_txn, init_producer_id, offset_fetch, produce
+from tidelog.protocol.messages import end_txn, init_producer_id, list_offsets, offset_fetch, produce
 from tidelog.protocol.messages import txn_offset_commit as txn_commit
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
+from tidelog.protocol.schema import ApiMessage
 
 KEYS = 8
 CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP)
@@ -130,7 +135,9 @@ class Writer(Client):
         if acks == 0:
             await self.channel.tell(request, produce.ProduceResponse, self.version)
             return True
+        rights, host = self.world.rights, self.channel.host
         while True:
+            before = rights.before(host, place[0])
             try:
                 answer = await self.channel.ask(request, produce.ProduceResponse, self.version)
             except Lost:
@@ -139,10 +146,25 @@ class Writer(Client):
                 await asyncio.sleep(PAUSE_S)
                 continue
             found = answer.responses[0].partition_responses[0]
+            if not found.error_code:
+                rights.granted(self.name, host, place[0], before)
+            if found.error_code == NO_RIGHT:
+                self.has_no_right(place, before)
+                if not numbered:
+                    self.world.history.refused(sent, NO_RIGHT)
+                if not numbered or self.transaction is not None or self.world.is_over:
+                    return False  # of one that is sent again nobody knows: it may have been written before
+                await asyncio.sleep(PAUSE_S)
+                continue
             if found.error_code in PASSING | UNCERTAIN and numbered and not self.world.is_over:
                 await asyncio.sleep(PAUSE_S)
                 continue
             return self._answered(place, sent, found.error_code, found.base_offset)
+
+    def has_no_right(self, place: Place, before: Right) -> None:
+        """Broken unless the right to write there was taken. `before`: what was known of it when it was asked for."""
+        self.world.rights.refused(self.name, self.channel.host, place[0], before)
+        self.world.history.note("no right", of=self.name, place=place)
 
     def _answered(self, place: Place, sent: list[Sent], error: int, base_offset: int) -> bool:
         history = self.world.history
@@ -158,6 +180,56 @@ class Writer(Client):
         self.refuses(f"a batch for {place} is refused", error, PASSING | FENCED | GONE)
         history.refused(sent, error)
         return False
+
+
+class AheadWriter(Writer):
+    """Sends several requests before it reads the first answer, some of them for two partitions, and others between them."""
+
+    def pause(self) -> float:
+        return self.rng.random() * 0.3
+
+    async def step(self) -> None:
+        rng, world = self.rng, self.world
+        asked: list[tuple[ApiMessage, type[ApiMessage], int]] = []
+        batches: list[list[tuple[Place, list[Sent], Right]]] = []
+        for _ in range(rng.randrange(2, 6)):
+            if rng.random() < 0.25:
+                part = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
+                topic = list_offsets.ListOffsetsTopic(name=rng.choice(world.places)[0], partitions=[part])
+                request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
+                asked.append((request, list_offsets.ListOffsetsResponse, 3))
+                batches.append([])
+                continue
+            rows, mine = [], []
+            for place in rng.sample(world.places, min(len(world.places), rng.randrange(1, 4))):
+                sent, records = self.records(place)
+                data = produce.PartitionProduceData(index=place[1], records=self.build(records, -1))
+                rows.append(produce.TopicProduceData(name=place[0], partition_data=[data]))
+                mine.append((place, sent, world.rights.before(self.channel.host, place[0])))
+                for one in sent:
+                    world.history.sends(one)
+            produces = produce.ProduceRequest(
+                transactional_id=None, acks=rng.choice((-1, 1)), timeout_ms=30_000, topic_data=rows
+            )
+            asked.append((produces, produce.ProduceResponse, self.version))
+            batches.append(mine)
+        answers: list[Any] = []
+        try:
+            await self.channel.ask_all(asked, told=answers)
+        finally:
+            for mine, answer in zip(batches, answers, strict=False):
+                for (place, sent, before), row in zip(mine, answer.responses if mine else (), strict=True):
+                    self._told(place, sent, row.partition_responses[0], before)
+
+    def _told(self, place: Place, sent: list[Sent], found: Any, before: Right) -> None:
+        """What one partition's part of an answer says."""
+        if found.error_code == NO_RIGHT:
+            self.has_no_right(place, before)
+            self.world.history.refused(sent, NO_RIGHT)
+            return
+        if not found.error_code:
+            self.world.rights.granted(self.name, self.channel.host, place[0], before)
+        self._answered(place, sent, found.error_code, found.base_offset)
 
 
 class IdempotentWriter(Writer):
@@ -268,8 +340,11 @@ class TransactionalWriter(Writer):
             answer = await self.channel.ask(request, add_partitions.AddPartitionsToTxnResponse, 3)
             return answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
 
+        before = self.world.rights.before(self.channel.host, place[0])
         error = await self._until_settled(ask)
-        if error:
+        if error == NO_RIGHT:
+            self.has_no_right(place, before)
+        elif error:
             self.refuses(f"{place} is not added to a transaction", error, FENCED | GONE)
         return not error
 
