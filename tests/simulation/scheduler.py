@@ -171,6 +171,8 @@ class Simulation:
         """A new thread, which belongs to the process of this one unless a `group` is given."""
         task = self._new_task(name, self.current.group if group is None else group)
         task.thread = thread
+        # A thread may start another on its way to its end, as one of a pool does that leaves work: its process is gone.
+        task.killed = self.current.killed
         _thread.start_new_thread(self._carry, (task, run))
         return task
 

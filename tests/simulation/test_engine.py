@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -204,6 +205,33 @@ def test_who_is_killed_ends_and_holds_no_lock_that_others_want() -> None:
 
     for seed in range(SEEDS):
         assert in_simulation(seed, kill) == ["held"]
+
+
+def test_a_thread_that_one_starts_on_its_way_to_its_end_is_killed_with_its_process() -> None:
+    """A pool's thread that leaves work does; of the thread that struck the process itself too, which ends last."""
+
+    def kill(sim: Simulation, by_itself: bool) -> list[str]:
+        seen: list[str] = []
+
+        def leaves_work() -> None:
+            try:
+                if by_itself:
+                    sim.kill("victim")
+                    sim.current.killed = True
+                time.sleep(100)
+            finally:
+                sim.spawn("another", lambda: seen.append("it works on"))
+
+        sim.spawn("pool", leaves_work, group="victim")
+        time.sleep(1)
+        if not by_itself:
+            sim.kill("victim")
+        time.sleep(1)
+        return seen
+
+    for seed in range(SEEDS):
+        for by_itself in (False, True):
+            assert in_simulation(seed, partial(kill, by_itself=by_itself)) == []
 
 
 class Echo(asyncio.Protocol):
