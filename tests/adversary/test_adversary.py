@@ -377,6 +377,8 @@ def test_a_report_shows_what_was_asked_beside_what_is_held() -> None:
     rows = [figures("half_open", (0.2, 0.5), (0.3, 1.8)), figures("bombs", (0.3, 0.8), (0.4, 10.0))]
     text = report_of([*rows, figures("slow_readers", (0.2, 0.7), (6.6, 26.7))], 47 * MIB, "unknown")
     assert "| 10.0 | 12.5 |" in text
-    assert "at most 3 times the quiet one, or 2 ms where that is more. Over it in this run:\nbombs, slow readers." in text
+    assert (
+        "at most 3 times the quiet one, or 2 ms where that is more. Over it in this run:\nbombs, slow readers." in text
+    )
     assert "Over that p99 in this run:\nslow readers." in text
     assert shown_figures(f"{BEGIN}{text}{END}")["bombs"] == Shown(0.8, 0.4, 10.0)
