@@ -360,6 +360,19 @@ def _bare_body(key: ApiKey, version: int) -> bytes:
     return body[:-1]
 
 
+def test_a_member_joins_with_no_more_protocols_than_are_handled_in_one_piece(broker: Broker) -> None:
+    for count, is_well in ((1_000, True), (1_001, False)):
+        protocols = [JoinGroupRequestProtocol(name=str(number), metadata=b"") for number in range(count)]
+        request = JoinGroupRequest(group_id="many", session_timeout_ms=30_000, protocol_type="p", protocols=protocols)
+        with client_of(broker) as client:
+            client.send(request_frame(request, 5))
+            if is_well:
+                assert client.receive()
+            else:
+                with pytest.raises(EOFError):
+                    client.receive()
+
+
 def test_a_member_that_waits_for_its_leader_does_not_hold_the_lane_of_long_requests() -> None:
     """Whoever sends very many assignments and is not the leader waits for the leader's: minutes, maybe."""
 

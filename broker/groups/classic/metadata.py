@@ -304,8 +304,11 @@ class GroupMetadata:
 
     def candidate_protocols(self) -> set[str]:
         """Protocols that every member knows."""
-        everybody = len(self.members)
-        return {name for name, count in self.protocol_counts.items() if count == everybody}
+        everybody, counts = len(self.members), self.protocol_counts
+        # Any member's are enough to look at: `counts` has those that only one member knows, too.
+        anybody = next(iter(self.members.values()), None)
+        names = () if anybody is None else (protocol.name for protocol in anybody.protocols)
+        return {name for name in names if counts[name] == everybody}
 
     def select_protocol(self) -> str:
         """The candidate with most votes; among equals, the one first voted for."""

@@ -5,7 +5,7 @@
     all groups   128 MiB: 100,000 members with more than a kilobyte each
 
 A member's bytes are its protocols with their metadata (classic), its topics and expression (consumer, share), its topology and
-tags (streams); in memory they take a few times that where they are names. Loop thread.
+tags (streams); in memory they take up to three times that where they are names. Loop thread.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 MEMBER_BYTES = 1 << 20
 GROUP_BYTES = 16 << 20
 ALL_BYTES = 128 << 20
+LEAST_BYTES = 48
+"""What a text counts as at least: Python's object takes so much before its first character."""
 RECOUNT_MS = 100
 """All groups are counted at most so often: with 10,000 of them it takes a millisecond."""
 
 
 def said_bytes(said: object) -> int:
-    """Bytes, and characters of names, in what somebody said: texts and bytes, in tuples and sets at any depth."""
+    """Bytes, and characters of names, in what somebody said: texts and bytes, in tuples and sets at any depth. One that is not
+    empty counts as `LEAST_BYTES` at least.
+    """
     if isinstance(said, str | bytes):
-        return len(said)
+        return max(len(said), LEAST_BYTES) if said else 0
     return sum(map(said_bytes, said)) if isinstance(said, Iterable) else 0
 
 

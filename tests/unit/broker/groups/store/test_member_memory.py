@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from tidelog.broker.groups.classic.events import GroupProtocol
@@ -57,11 +58,11 @@ def test_a_member_brings_no_more_than_it_may() -> None:
 
 
 def test_a_group_has_no_more_than_it_may_and_who_joins_again_counts_once() -> None:
-    group = Group(a=GROUP_BYTES - 100, b=60)
+    group = Group(a=GROUP_BYTES - 200, b=120)
     filled = FilledGroups(group)
-    assert filled.code(group, "new", 40) is ErrorCode.NONE
-    assert filled.code(group, "new", 41) is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert filled.code(group, "b", 100) is ErrorCode.NONE
+    assert filled.code(group, "new", 80) is ErrorCode.NONE
+    assert filled.code(group, "new", 81) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert filled.code(group, "b", 200) is ErrorCode.NONE
 
 
 def test_all_groups_have_no_more_than_they_may_and_those_that_went_make_room() -> None:
@@ -89,11 +90,11 @@ def test_members_that_are_there_join_again_however_full_it_is() -> None:
 def test_groups_that_were_read_from_the_disk_are_counted() -> None:
     filled = FilledGroups()
     assert filled.code(None, "m", 1) is ErrorCode.NONE
-    filled.groups.append(Group(read=ALL_BYTES - 10))
+    filled.groups.append(Group(read=ALL_BYTES - 100))
     filled.room.recount()
-    assert filled.code(None, "m", 11) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert filled.code(None, "m", 101) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     filled.room.recount()
-    assert filled.code(None, "m", 10) is ErrorCode.NONE
+    assert filled.code(None, "m", 100) is ErrorCode.NONE
 
 
 def test_who_is_refused_does_not_have_all_groups_counted_each_time() -> None:
@@ -119,12 +120,12 @@ def test_a_classic_group_knows_what_its_members_brought() -> None:
     group = GroupMetadata("g", 0)
     group.add(member("a", ("range", 100), ("sticky", 200)), None)
     group.add(member("b", ("range", 50)), None)
-    assert group.member_bytes == 5 + 100 + 6 + 200 + 5 + 50
-    assert group.bytes_of("b") == 55
-    group.update(group.members["a"], (GroupProtocol("range", bytes(7)),), 1, 1, None, [])
-    assert group.member_bytes == 12 + 55
+    assert group.member_bytes == 48 + 100 + 48 + 200 + 48 + 50
+    assert group.bytes_of("b") == 98
+    group.update(group.members["a"], (GroupProtocol("range", bytes(70)),), 1, 1, None, [])
+    assert group.member_bytes == 118 + 98
     group.remove("b")
-    assert (group.member_bytes, group.bytes_of("b")) == (12, 0)
+    assert (group.member_bytes, group.bytes_of("b")) == (118, 0)
     group.remove("a")
     assert group.member_bytes == 0
 
@@ -134,20 +135,29 @@ def test_a_heartbeat_group_knows_what_its_members_said() -> None:
     group.put(ConsumerMember(member_id="a", subscribed_topics=frozenset(["one", "three"])))
     old = ClassicMember(1, (GroupProtocol("range", bytes(90)),))
     group.put(ConsumerMember(member_id="b", expression="x.*", classic=old))
-    assert group.member_bytes == 8 + 3 + 95
+    assert group.member_bytes == 2 * 48 + 48 + (48 + 90)
     group.put(ConsumerMember(member_id="a", subscribed_topics=frozenset(["one"])))
-    assert (group.member_bytes, group.bytes_of("a")) == (3 + 98, 3)
+    assert (group.member_bytes, group.bytes_of("a")) == (48 + 48 + (48 + 90), 48)
     group.drop("b")
     group.drop("nobody")
-    assert group.member_bytes == 3
+    assert group.member_bytes == 48
 
 
 def test_a_streams_group_counts_its_topology() -> None:
     group = StreamsGroup("g")
     group.topology = Topology(1, (Subtopology("s0", source_topics=("in",), sink_topics=("out",)),))
-    assert group.member_bytes == 2 + 2 + 3
+    assert group.member_bytes == 3 * 48
 
 
 def test_names_are_counted_at_any_depth() -> None:
-    assert said_bytes([("a", b"bc"), frozenset({"def"}), None, 7, ((("g",),),)]) == 7
-    assert said_bytes(InternalTopic("name", 3, 1, (("k", "v"),))) == 6
+    a, b, c, d = ("x" * length for length in (50, 60, 70, 80))
+    assert said_bytes([(a, b.encode()), frozenset({c}), None, 7, (((d,),),)]) == 50 + 60 + 70 + 80
+    assert said_bytes(InternalTopic(a, 3, 1, ((b, c),))) == 50 + 60 + 70
+
+
+def test_short_names_count_as_what_they_take() -> None:
+    """A member of very many names of a character would have forty times in memory what it is asked to answer for."""
+    protocols = tuple(GroupProtocol(chr(256 + number), b"") for number in range(1000))
+    taken = sum(sys.getsizeof(protocol) + sys.getsizeof(protocol.name) for protocol in protocols)
+    assert taken / 3.5 < said_bytes(protocols) <= taken
+    assert said_bytes(("", b"")) == 0
