@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -24,13 +24,13 @@ from ..requests.access import requires_each, requires_request
 from ..requests.bulk_lane import LONG_BYTES
 from ..requests.context import RequestContext
 from ..requests.registry import api
-from ..runtime.cooperative import SLICE_UNITS, ChunkedResult, Turns, batches, run_in_chunks
+from ..runtime.cooperative import SLICE_UNITS, ChunkedResult, Turns, batches, run_at_once, run_in_chunks
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted
 from ..security.acl.model import AclOperation, ResourceType
 from ..share.acknowledgements import RENEW_FROM, Refused, check_member
-from ..share.fetch import ShareFetchJob, release_rows
-from ..share.fetch_response import share_fetch_frame, share_fetch_steps
+from ..share.fetch import ShareFetchJob, forget_names, release_rows
+from ..share.fetch_response import share_fetch_steps
 
 if TYPE_CHECKING:
     from ..network.connection import Connection
@@ -84,12 +84,11 @@ def _read(frame: bytes, version: int) -> tuple[str | None, ShareFetchRequest]:
 async def _long(
     services: Services, frame: bytes, version: int, correlation_id: int, connection: Connection, permit: Permit
 ) -> list[Part]:
-    """`_answer`, for a request with very many partitions: read beside the loop, one at a time. The answer may wait for records,
-    and others are read meanwhile."""
+    """`_answer`, for a request with very many partitions: read beside the loop and in work one at a time. The answer may wait for
+    records, and others are in work meanwhile."""
     client_id, request = await services.long_requests.aside(partial(_read, frame, version))
     del frame
-    permit.release()
-    return await _answer(services, request, version, correlation_id, client_id, connection)
+    return await _answer(services, request, version, correlation_id, client_id, connection, permit.release)
 
 
 async def _answer(
@@ -99,7 +98,9 @@ async def _answer(
     correlation_id: int,
     client_id: str | None,
     connection: Connection,
+    waits: Callable[[], object] = lambda: None,
 ) -> list[Part]:
+    """The answer. `waits` is called before it waits for anything but its turn."""
     context = RequestContext(services, connection, ApiKey.SHARE_FETCH, version, correlation_id, client_id)
     if request.group_id is not None and not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -117,7 +118,7 @@ async def _answer(
         job = ShareFetchJob(services.share.get(), key, request, version, most, readable)
         turns = Turns(context)
         try:
-            topics = await job.run(connection, turns)
+            topics = await job.run(connection, turns, waits)
         finally:
             services.counters.fetched_bytes += job.fetched_bytes
     except Refused as error:
@@ -125,6 +126,8 @@ async def _answer(
     except Exception as error:
         code, message = error_code(error)
         if code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            forget_names(request)
+            waits()
             await services.purgatory.wait((), request.max_wait_ms, lambda last: True if last else None)
         return _failed(services, version, correlation_id, code, message)
     lock_ms = services.share.get().settings.limits(key.group).lock_ms
@@ -147,7 +150,7 @@ async def _answer(
 
 def _failed(services: Services, version: int, correlation_id: int, code: ErrorCode, message: str) -> list[Part]:
     services.counters.errors[ApiKey.SHARE_FETCH, code] += 1
-    return share_fetch_frame(version, correlation_id, code, message, 0, {})
+    return run_at_once(share_fetch_steps(version, correlation_id, code, message, 0, {}))
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:

@@ -38,6 +38,8 @@ def share_metrics() -> Table[SharePartitions | None]:
     return (
         Metric("tidelog_share_sessions", GAUGE, "Share sessions: members of share groups that fetch.",
                if_made(lambda shares: len(shares.sessions))),
+        Metric("tidelog_share_session_partitions", GAUGE, "Partitions in share sessions, and in requests of many that wait.",
+               if_made(lambda shares: shares.sessions.partition_count)),
         Metric("tidelog_share_partitions", GAUGE, "Partitions that share groups read now.",
                if_made(lambda shares: shares.partition_count)),
         Metric("tidelog_share_in_flight_records", GAUGE,

@@ -68,6 +68,14 @@ def run_in_chunks(steps: Steps[R], context: TakesTurns) -> R | ChunkedResult[R]:
     return result if done else ChunkedResult(steps, context, perf_counter() - began)  # type: ignore[return-value]
 
 
+def run_at_once(steps: Steps[R]) -> R:
+    """Run all of `steps` in one piece, which the caller knows to be short: the result."""
+    while True:
+        done, result = _run_chunk(steps)
+        if done:
+            return result  # type: ignore[return-value]
+
+
 async def run_in_rounds(steps: Steps[R]) -> R:
     """The result of `steps`, which nobody's request is alone: run in chunks, with a round of the loop for others after each."""
     while True:

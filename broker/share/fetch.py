@@ -72,19 +72,24 @@ class ShareFetchJob:
         #: Of records in the answer.
         self.fetched_bytes = 0
 
-    async def run(self, connection: object, turns: Turns) -> dict[bytes, list[PartitionAnswer]]:
+    async def run(
+        self, connection: object, turns: Turns, waits: Callable[[], object]
+    ) -> dict[bytes, list[PartitionAnswer]]:
         """The rows of the answer by topic id; the caller gives back their leases. Others have their turn between parts of
-        very many partitions.
+        very many partitions. Before the job waits for records, or for a disk, it calls `waits`; what the request named is
+        given up by then.
 
         Raises ProtocolError: what opening, finding or continuing the session raises.
         """
         request, epoch = self._request, self._request.share_session_epoch
         session = await self._session(connection, turns)
         acknowledged = await self._acknowledge(turns)
+        forget_names(request)
         rows: Rows = {}
         if not request.is_renew_ack and epoch != FINAL_EPOCH:
-            rows = await self._fetch(self._rotated(session, epoch), turns)
+            rows = await self._fetch(self._rotated(session, epoch), turns, waits)
         told = rows
+        waits()
         try:
             outcomes: dict[TopicIdPartition, Acknowledged] = {}
             for where, outcome in acknowledged.items():
@@ -118,12 +123,12 @@ class ShareFetchJob:
         for some in batches(wanted, SLICE_UNITS):
             if turns.spent(len(some)):
                 await turns.next()
-            session.add(some)
+            sessions.add(session, some)
         for gone in request.forgotten_topics_data:
             for indexes in batches(gone.partitions, SLICE_UNITS):
                 if turns.spent(len(indexes)):
                     await turns.next()
-                session.forget(TopicIdPartition(gone.topic_id, index) for index in indexes)
+                sessions.forget(session, (TopicIdPartition(gone.topic_id, index) for index in indexes))
         return session
 
     async def _acknowledge(self, turns: Turns) -> dict[TopicIdPartition, Acknowledged]:
@@ -148,7 +153,7 @@ class ShareFetchJob:
 
     # -- records
 
-    async def _fetch(self, partitions: Sequence[TopicIdPartition], turns: Turns) -> Rows:
+    async def _fetch(self, partitions: Sequence[TopicIdPartition], turns: Turns, waits: Callable[[], object]) -> Rows:
         if not partitions or self._max_bytes <= 0 or self._request.max_records <= 0:
             return {}
         for where in partitions:
@@ -168,15 +173,24 @@ class ShareFetchJob:
         if not self._held:
             return self._errors
         await self._warm(turns)
-        max_wait_ms = self._request.max_wait_ms
-        if len(self._held) > SLICE_UNITS:
-            rows = await self._in_turns(max_wait_ms, turns)
-        else:
-            at_once = self._attempt(last=max_wait_ms <= 0)
-            rows = await self._wait(max_wait_ms) if at_once is None else at_once
+        # What waits with very many has memory beside its session's.
+        counted = len(partitions) if len(partitions) > SLICE_UNITS else 0
+        sessions, max_wait_ms = self._shares.sessions, self._request.max_wait_ms
+        if counted and not sessions.hold(counted):
+            counted = max_wait_ms = 0
+        try:
+            if len(self._held) > SLICE_UNITS:
+                rows = await self._in_turns(max_wait_ms, turns, waits)
+            else:
+                at_once = self._attempt(last=max_wait_ms <= 0)
+                if at_once is None:
+                    waits()
+                rows = await self._wait(max_wait_ms) if at_once is None else at_once
+        finally:
+            sessions.let_go(counted)
         return {**rows, **self._errors}
 
-    async def _in_turns(self, max_wait_ms: int, turns: Turns) -> Rows:
+    async def _in_turns(self, max_wait_ms: int, turns: Turns, waits: Callable[[], object]) -> Rows:
         """`_attempt` and `_wait` for very many partitions."""
         watched = [waitable for _, held in self._held for waitable in (held, held.partition)]
         deadline = self._shares.time.monotonic_ms() + max_wait_ms
@@ -190,6 +204,7 @@ class ShareFetchJob:
                 if rows is not None:
                     return rows
                 assert news is not None
+                waits()
                 (is_last,) = await news
             finally:
                 if news is not None:
@@ -377,6 +392,11 @@ class ShareFetchJob:
             if news or is_first:
                 told[where] = row
         return told
+
+
+def forget_names(request: ShareFetchRequest) -> None:
+    """Give up what a request names, some 40 MB of very many, before it waits."""
+    request.topics = request.forgotten_topics_data = ()
 
 
 def _whether_over(last: bool) -> tuple[bool]:

@@ -42,24 +42,6 @@ class PartitionAnswer(NamedTuple):
     acknowledge_message: str | None = None
 
 
-def share_fetch_frame(
-    version: int,
-    correlation_id: int,
-    error: ErrorCode,
-    message: str | None,
-    lock_ms: int,
-    topics: Mapping[bytes, Sequence[PartitionAnswer]],
-) -> list[Part]:
-    """The answer with its size and header. `topics`: rows by topic id."""
-    steps = share_fetch_steps(version, correlation_id, error, message, lock_ms, topics)
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        parts: list[Part] = end.value
-        return parts
-
-
 def share_fetch_steps(
     version: int,
     correlation_id: int,
@@ -68,7 +50,7 @@ def share_fetch_steps(
     lock_ms: int,
     topics: Mapping[bytes, Sequence[PartitionAnswer]],
 ) -> Steps[list[Part]]:
-    """As `share_fetch_frame`, with a step for each row and each topic."""
+    """The answer with its size and header, in steps for each row and each topic. `topics`: rows by topic id."""
     written: list[bytes] = [
         response_header_bytes(ApiKey.SHARE_FETCH, version, correlation_id),
         _TOP.pack(0, error),

@@ -3,15 +3,20 @@
 A session belongs to a member of a group and to the connection that opened it; it ends with either. Epoch 0 opens one (an
 older one of the member is over), -1 ends it, and each request in between has the next epoch: a request that got lost, or
 comes twice, is found out.
+
+Partitions count, whether they exist or not: those of all sessions, and those of requests with very many that wait, are
+`MAX_PARTITIONS` at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
 
+MAX_PARTITIONS = 250_000
+"""In all sessions and in requests with many that wait, some 60 MB. Kafka bounds the sessions alone."""
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
@@ -46,16 +51,6 @@ class ShareSession:
         self.epoch = 1
         self.partitions: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, False)
 
-    def add(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """These are read too from now on. The next answer has those that are new."""
-        for partition in partitions:
-            self.partitions.setdefault(partition, True)
-
-    def forget(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """These are read no more."""
-        for partition in partitions:
-            self.partitions.pop(partition, None)
-
     def has_news(self, partition: TopicIdPartition, *, records: bool, error: bool) -> bool:
         """True if the partition belongs in the answer; one with records moves to the end of the order."""
         wanted = self.partitions.get(partition)
@@ -68,21 +63,20 @@ class ShareSession:
 
 
 class ShareSessions:
-    """All sessions of this node: no more than `limit`. Loop thread."""
+    """All sessions of this node: no more than `limit`, with no more than `max_partitions`. Loop thread."""
 
-    __slots__ = ("_by_connection", "_sessions", "limit")
+    __slots__ = ("_by_connection", "_sessions", "limit", "max_partitions", "partition_count")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, max_partitions: int = MAX_PARTITIONS) -> None:
         self.limit = limit
+        self.max_partitions = max_partitions
+        self.partition_count = 0
+        """Partitions in all sessions, and those that `hold` let in."""
         self._sessions: dict[MemberKey, ShareSession] = {}
         self._by_connection: dict[object, dict[MemberKey, ShareSession]] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partition_count(self) -> int:
-        return sum(len(session.partitions) for session in self._sessions.values())
 
     def get(self, key: MemberKey) -> ShareSession | None:
         return self._sessions.get(key)
@@ -92,20 +86,60 @@ class ShareSessions:
         return any(key.group == group for key in self._sessions)
 
     def opened(
-        self, key: MemberKey, connection: object, wanted: Iterable[TopicIdPartition], *, has_acknowledgements: bool
+        self, key: MemberKey, connection: object, wanted: Collection[TopicIdPartition], *, has_acknowledgements: bool
     ) -> ShareSession:
-        """Open the session of a request with epoch 0. Raises ProtocolError: INVALID_REQUEST when it acknowledges what it cannot
-        have, SHARE_SESSION_LIMIT_REACHED.
+        """Open the session of a request with epoch 0, for partitions that are named once. Raises ProtocolError: INVALID_REQUEST
+        when it acknowledges what it cannot have, SHARE_SESSION_LIMIT_REACHED.
         """
         if has_acknowledgements:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "a session begins without acknowledgements")
         self.remove(key)
         if len(self._sessions) >= self.limit:
             raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        self._check_room(len(wanted))
         session = ShareSession(key, connection, wanted)
         self._sessions[key] = session
+        self.partition_count += len(wanted)
         self._by_connection.setdefault(connection, {})[key] = session
         return session
+
+    def _check_room(self, more: int) -> None:
+        if self.partition_count + more > self.max_partitions:
+            what = f"all share sessions have {self.partition_count} partitions, and may have {self.max_partitions}"
+            raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, what)
+
+    def add(self, session: ShareSession, partitions: Collection[TopicIdPartition]) -> None:
+        """These are read too from now on. The next answer has those that are new.
+
+        Raises ProtocolError, and none is added: SHARE_SESSION_LIMIT_REACHED, after which clients open a session anew;
+        SHARE_SESSION_NOT_FOUND where it has ended meanwhile.
+        """
+        if self._sessions.get(session.key) is not session:
+            raise ProtocolError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        new = {partition for partition in partitions if partition not in session.partitions}
+        if new:
+            self._check_room(len(new))
+            session.partitions.update((partition, True) for partition in partitions if partition in new)
+            self.partition_count += len(new)
+
+    def forget(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> None:
+        """These are read no more."""
+        is_open = self._sessions.get(session.key) is session
+        for partition in partitions:
+            if session.partitions.pop(partition, None) is not None and is_open:
+                self.partition_count -= 1
+
+    def hold(self, partitions: int) -> bool:
+        """Admit a request that waits with so many partitions beside those of its session. False: too many. Call `let_go` when
+        it no longer waits."""
+        if self.partition_count + partitions > self.max_partitions:
+            return False
+        self.partition_count += partitions
+        return True
+
+    def let_go(self, partitions: int) -> None:
+        """Release partitions that `hold` admitted."""
+        self.partition_count -= partitions
 
     def checked(self, key: MemberKey, epoch: int) -> ShareSession:
         """The session, for a request with any epoch but 0; the next one must have the epoch that follows.
@@ -129,6 +163,7 @@ class ShareSessions:
         """Ends the session of a member, if there is one."""
         session = self._sessions.pop(key, None)
         if session is not None:
+            self.partition_count -= len(session.partitions)
             own = self._by_connection.get(session.connection)
             if own is not None:
                 own.pop(key, None)
@@ -141,4 +176,5 @@ class ShareSessions:
         sessions = list(self._by_connection.pop(connection, {}).values())
         for session in sessions:
             del self._sessions[session.key]
+            self.partition_count -= len(session.partitions)
         return sessions

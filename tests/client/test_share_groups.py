@@ -5,6 +5,7 @@ What Kafka's own share consumer makes of it is in tests/compat.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -89,7 +90,7 @@ from tidelog.protocol.messages.share_acknowledge import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
 )
-from tidelog.protocol.messages.share_fetch import AcknowledgementBatch
+from tidelog.protocol.messages.share_fetch import AcknowledgementBatch, ShareFetchRequest
 from tidelog.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tidelog.protocol.messages.write_share_group_state import PartitionData as WritePartition
@@ -400,6 +401,51 @@ def test_a_fetch_of_very_many_partitions_ends_with_the_topic_or_the_daemon(
     assert services.purgatory.waiting == 0
     rows = [row for topic in ann.fetch(max_wait_ms=60_000).responses for row in topic.partitions]
     assert [row.error_code for row in rows] == [ErrorCode.UNKNOWN_TOPIC_ID] * WIDE
+
+
+def test_all_share_sessions_have_no_more_partitions_than_the_limit(
+    world: World, wide: Callable[[str], ShareClient]
+) -> None:
+    ann, bob, cat = wide("ann"), wide("bob"), wide("cat")
+    services: Any = services_of(world.broker)
+    sessions = services.share.get().sessions
+    sessions.max_partitions = WIDE + 10
+    bob.partitions = cat.partitions = tuple(range(1_000, 1_010))  # none of them is there
+    assert (ann.fetch().error_code, bob.fetch().error_code) == (0, 0)
+    assert cat.fetch().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert bob.fetch((0, 0, ACCEPT), partition=2_000).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert ann.fetch(max_wait_ms=60_000).error_code == 0, "there is no room for it to wait"
+    ann.fetch(epoch=-1)
+    assert cat.fetch().error_code == 0
+    assert sessions.partition_count == 20
+    for client in (bob, cat):
+        client.wire.socket.close()
+    until(lambda: sessions.partition_count == 0, "lost connections end their sessions")
+
+
+def test_a_share_fetch_that_waits_keeps_neither_its_names_nor_the_lane_of_long_requests(
+    world: World, wide: Callable[[str], ShareClient]
+) -> None:
+    ann, bob = wide("ann"), wide("bob")
+    ann.partitions = bob.partitions = tuple(range(3_000))
+    services: Any = services_of(world.broker)
+    waiting = threading.Thread(target=ann.fetch, kwargs={"max_wait_ms": 60_000, "min_bytes": 1})
+    waiting.start()
+    until(lambda: services.purgatory.waiting == 1, "a fetch that waits")
+    services.share.get().sessions.max_partitions = 5_000
+    refused = threading.Thread(target=bob.fetch, kwargs={"max_wait_ms": 60_000})
+    refused.start()
+    until(lambda: services.purgatory.waiting == 2, "one that waits to come again")
+    assert services.long_requests.taken == 2
+    assert len(services.long_requests) == 0, "nobody waits for the lane"
+    requests = [each for each in gc.get_objects() if type(each) is ShareFetchRequest]
+    assert sum(bool(each.topics) for each in requests) == 2, "those are what the clients sent, not what the daemon read"
+    third = services.long_requests.try_acquire()
+    assert third is not None, "another one would be in work"
+    services.loop.call_soon_threadsafe(third.release)
+    services.loop.call_soon_threadsafe(services.purgatory.expire_all)
+    waiting.join()
+    refused.join()
 
 
 def test_starts_of_very_many_partitions_are_set_in_turns(world: World) -> None:

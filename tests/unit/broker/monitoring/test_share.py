@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from tidelog.broker.monitoring.transactions import share_metrics
 from tidelog.broker.runtime.metric_family import Family, families_of
+from tidelog.broker.share.sessions import MemberKey, ShareSessions, TopicIdPartition
 
 
 def told(shares: Any) -> dict[str, dict[tuple[str, ...], float]]:
@@ -19,8 +20,12 @@ def test_the_same_metrics_before_and_after_the_first_share_group() -> None:
     before = told(None)
     assert {value for rows in before.values() for value in rows.values()} == {0}
     coordinator = SimpleNamespace(partition_count=7, writes=8)
+    sessions = ShareSessions(3)
+    for name in ("ann", "bob"):
+        wanted = [TopicIdPartition(b"t" * 16, index) for index in range(5)]
+        sessions.opened(MemberKey("g", name), name, wanted, has_acknowledgements=False)
     shares = SimpleNamespace(
-        sessions=[1, 2], partition_count=3, in_flight_records=40, coordinator=coordinator, acquired=50, expired=6,
+        sessions=sessions, partition_count=3, in_flight_records=40, coordinator=coordinator, acquired=50, expired=6,
         lost_sessions=1, acknowledged=Counter({1: 9, 4: 2}),
     )  # fmt: skip
     after = told(shares)
@@ -28,4 +33,5 @@ def test_the_same_metrics_before_and_after_the_first_share_group() -> None:
     assert after["records_acknowledged"] == {
         ("gap",): 0, ("accept",): 9, ("release",): 0, ("reject",): 0, ("renew",): 2,
     }  # fmt: skip
+    assert after["session_partitions"] == {(): 10}
     assert (after["sessions"], after["state_partitions"], after["locks_expired"]) == ({(): 2}, {(): 7}, {(): 6})

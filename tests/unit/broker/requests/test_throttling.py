@@ -10,7 +10,8 @@ import pytest
 from support.topic_world import topic_world
 from tidelog.broker.quotas.quota import CLIENT_ID, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from tidelog.broker.requests.throttling import RequestMeter, client_id_of
-from tidelog.broker.share.fetch_response import share_fetch_frame
+from tidelog.broker.runtime.cooperative import run_at_once
+from tidelog.broker.share.fetch_response import share_fetch_steps
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import response_header_bytes, response_header_version
@@ -86,7 +87,7 @@ def test_client_ids() -> None:
 async def test_share_fetch(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
         await world.quotas.alter([(CLIENT_ID, "c")], {CONSUMER_BYTE_RATE: 10.0}, False)
-        parts = share_fetch_frame(2, 7, ErrorCode.NONE, None, 30_000, {})
+        parts = run_at_once(share_fetch_steps(2, 7, ErrorCode.NONE, None, 30_000, {}))
         world.quotas.fetched("c", 200)
         meter = RequestMeter(world.quotas, request(ApiKey.SHARE_FETCH, 2), 0, 100, ApiKey.SHARE_FETCH, 2, "ANONYMOUS")
         answer, told = meter.settle(parts)

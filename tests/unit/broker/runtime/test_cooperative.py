@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tidelog.broker.runtime import cooperative
-from tidelog.broker.runtime.cooperative import SLICE_UNITS, ChunkedResult, Steps, batches, run_in_chunks
+from tidelog.broker.runtime.cooperative import SLICE_UNITS, ChunkedResult, Steps, batches, run_at_once, run_in_chunks
 
 
 class Turns:
@@ -36,6 +36,14 @@ def test_what_takes_less_than_a_slice_is_done_at_once() -> None:
     assert run_in_chunks(steps(turns, [1] * (SLICE_UNITS - 1)), turns) == "done"
     assert run_in_chunks(steps(turns, []), turns) == "done"
     assert turns.trace == []
+
+
+def test_all_at_once_is_all_of_it() -> None:
+    turns = Turns()
+    assert run_at_once(steps(turns, [1] * (3 * SLICE_UNITS + 1))) == "done"
+    assert (turns.work, turns.trace) == (3 * SLICE_UNITS + 1, [])
+    with pytest.raises(KeyError):
+        run_at_once(steps(turns, [1], KeyError("x")))
 
 
 async def test_between_slices_others_have_their_turn() -> None:

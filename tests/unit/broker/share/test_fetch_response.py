@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from tidelog.broker.network.outbound import FileSlice
-from tidelog.broker.share.fetch_response import PartitionAnswer, share_fetch_frame
+from tidelog.broker.runtime.cooperative import run_at_once
+from tidelog.broker.share.fetch_response import PartitionAnswer, share_fetch_steps
 from tidelog.broker.share.partition import Acquired
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
@@ -43,7 +44,7 @@ def joined(parts: list[Any]) -> bytes:
 def test_the_frame_is_the_declared_message(version: int) -> None:
     t, u = b"t" * 16, b"u" * 16
     records = bytes(range(200)) * 3
-    parts = share_fetch_frame(
+    steps = share_fetch_steps(
         version,
         9,
         ErrorCode.NONE,
@@ -63,6 +64,7 @@ def test_the_frame_is_the_declared_message(version: int) -> None:
             u: [PartitionAnswer(7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")],
         },
     )
+    parts = run_at_once(steps)
     message = ShareFetchResponse(
         acquisition_lock_timeout_ms=30_000,
         responses=[
@@ -100,7 +102,7 @@ def test_the_frame_is_the_declared_message(version: int) -> None:
 
 
 def test_an_error_stands_alone() -> None:
-    (frame,) = share_fetch_frame(2, 1, ErrorCode.SHARE_SESSION_NOT_FOUND, "which?", 0, {})
+    (frame,) = run_at_once(share_fetch_steps(2, 1, ErrorCode.SHARE_SESSION_NOT_FOUND, "which?", 0, {}))
     assert isinstance(frame, bytes)
     header = response_header_bytes(ApiKey.SHARE_FETCH, 2, 1)
     read, _ = decode(ShareFetchResponse, 2, frame, 4 + len(header))

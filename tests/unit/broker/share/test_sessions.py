@@ -22,8 +22,9 @@ def test_each_request_has_the_next_epoch() -> None:
     sessions = ShareSessions(10)
     opened(sessions)
     session = sessions.checked(ANN, 1)
-    session.add([C])
-    session.forget([A])
+    sessions.add(session, [C])
+    sessions.forget(session, [A, C, A])
+    sessions.add(session, [C])
     assert list(session.partitions) == [B, C]
     assert code_of(sessions.checked, ANN, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert sessions.checked(ANN, 2).epoch == 3
@@ -60,6 +61,41 @@ def test_there_are_no_more_than_the_limit_but_a_member_may_begin_anew() -> None:
     assert sessions.remove_connection("c1") == [], "it is another connection's by now"
 
 
+def test_all_sessions_have_no_more_partitions_than_the_limit() -> None:
+    sessions = ShareSessions(10, max_partitions=5)
+    opened(sessions)
+    opened(sessions, BOB, "c2")
+    session = sessions.checked(ANN, 1)
+    sessions.add(session, [A, B, C, C])
+    assert sessions.partition_count == 5
+    assert code_of(sessions.add, session, [TopicIdPartition(b"t" * 16, 3)]) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert list(session.partitions) == [A, B, C]
+    cat = MemberKey("h", "cat")
+    assert code_of(sessions.opened, cat, "c3", [A], has_acknowledgements=False) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert not sessions.hold(1), "nor do requests with many wait"
+    sessions.add(session, [A])
+    sessions.forget(session, [C])
+    assert sessions.hold(1)
+    assert code_of(sessions.opened, cat, "c3", [A], has_acknowledgements=False) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    sessions.let_go(1)
+    sessions.opened(cat, "c3", [A], has_acknowledgements=False)
+    assert sessions.partition_count == 5
+
+
+def test_a_session_that_ended_counts_no_more_whatever_its_request_does() -> None:
+    sessions = ShareSessions(10, max_partitions=4)
+    opened(sessions)
+    session = sessions.checked(ANN, 1)
+    sessions.remove_connection("c1")
+    assert code_of(sessions.add, session, [C]) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    sessions.forget(session, [A])
+    assert sessions.partition_count == 0
+    opened(sessions)
+    opened(sessions)
+    sessions.remove(ANN)
+    assert sessions.partition_count == 0
+
+
 def test_sessions_end_with_their_connection() -> None:
     sessions = ShareSessions(10)
     opened(sessions)
@@ -74,7 +110,7 @@ def test_an_answer_tells_what_is_new() -> None:
     sessions = ShareSessions(10)
     opened(sessions)
     session = sessions.checked(ANN, 1)
-    session.add([C])
+    sessions.add(session, [C])
     assert not session.has_news(A, records=False, error=False)
     assert session.has_news(C, records=False, error=False), "it is new in the session"
     assert not session.has_news(C, records=False, error=False)
