@@ -39,8 +39,14 @@ TEMPORARY_SUFFIX = ".tmp"  # Kafka's too: whichever broker starts next knows wha
 _FLOCK = struct.Struct("hhqqi4x")
 
 
+def has_no_room(error: OSError) -> bool:
+    """True if the disk is full, or what this user or project may have of it."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 class FileStat(NamedTuple):
-    """Size in bytes, modification time in ms since 1970, inode number, bytes of allocated disk blocks, time of the last change.
+    """Size in bytes, modification time in ms since 1970, inode number, bytes of allocated disk blocks, time of the last change,
+    number of the file system.
 
     The blocks are more than the size where room was reserved behind the end, less where the file is sparse. The last change
     (ms since 1970) is of the contents, the name or the times that were set: nothing sets that one back.
@@ -51,6 +57,7 @@ class FileStat(NamedTuple):
     inode: int
     allocated_bytes: int
     changed_ms: int
+    device: int = 0
 
 
 class FileLock(Protocol):
@@ -679,6 +686,7 @@ class RealFileSystem:
             status.st_ino,
             status.st_blocks * 512,
             status.st_ctime_ns // 1_000_000,
+            status.st_dev,
         )
 
     def set_modified_ms(self, path: StrPath, modified_ms: int) -> None:

@@ -13,7 +13,6 @@ who moves a watermark, needs all of it.
 
 from __future__ import annotations
 
-import errno
 import logging
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from ...protocol.records.exceptions import RecordTooLargeError
 from ...protocol.records.record_batch import MAGIC_V2
 from ..exceptions import KafkaStorageError, OffsetOutOfRangeError
 from ..index.transaction_index import AbortedTxn
+from ..io.filesystem import has_no_room
 from ..producers.replay import ProducerReplay
 from ..producers.transaction_marker import MARKER_BATCH_SIZE, marker_of
 from ..retention.outlook import KnownSegment, RetentionOutlook, outlook
@@ -909,7 +909,7 @@ class UnifiedLog:
         try:
             self._epochs.flush()
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if not has_no_room(error):
                 raise
             raise KafkaStorageError(f"{self.name}: no room to write the leader epochs") from error
 

@@ -16,7 +16,6 @@ Foreign files are left alone and named in one line.
 
 from __future__ import annotations
 
-import errno
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -33,6 +32,7 @@ from ..io.checkpoint import (
     TopicPartition,
 )
 from ..io.checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, room_of, write_checkpoint
+from ..io.filesystem import has_no_room
 from ..log.stop_record import STOP_FILE, LogFiles, read_stop_record, write_stop_record
 from ..segment.hole import HOLE, KAFKA
 from ..segment.names import (
@@ -67,7 +67,7 @@ _OWN_FILES = frozenset((*CHECKPOINTS, *_COPIES, STOP_FILE, SCRUB_FILE, RESTORE_F
 
 def start_failed(path: str, error: OSError, problem: str, remedy: str) -> DataDirectoryError:
     """Error for a disk operation that failed during a start, with a remedy; a full disk has its own text."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if has_no_room(error):
         return DataDirectoryError(
             path,
             f"there is no room for what a start has to write ({error.strerror or error})",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..exceptions import CorruptIndexError, DataDirectoryError
 from ..index.time_index import TimestampOffset
+from ..io.filesystem import has_no_room
 from ..values import NO_TIMESTAMP
 from .damage import Damage, MustFollow, SearchGivenUpError, find_damage
 from .names import CLEANED_STAGE, LOG_SUFFIX, Hole
@@ -90,7 +91,7 @@ def put_aside(
         swap.prepare()
     except OSError as error:
         swap.discard()
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if has_no_room(error):
             raise DamagedLogError(
                 file.path,
                 f"damaged, and there is no room to put {sum(d.end - d.position for d in damage)} bytes of it aside and "

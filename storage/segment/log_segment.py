@@ -11,7 +11,6 @@ Only the active segment holds open files of its own (from its first append on). 
 
 from __future__ import annotations
 
-import errno
 import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from ..exceptions import CorruptIndexError, FileClosedError, StorageError
 from ..index.offset_index import OffsetPosition
 from ..index.time_index import TimestampOffset
 from ..index.transaction_index import TransactionIndex
+from ..io.filesystem import has_no_room
 from ..values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
 from . import file_records
 from .file_records import BatchPosition
@@ -522,7 +522,7 @@ class LogSegment:
                 if self._largest is not None and time_index.complete(self._largest):
                     directory.cache.discard(self._serial)  # it has the file that was replaced
             except OSError as error:
-                if error.errno != errno.ENOSPC:
+                if not has_no_room(error):
                     raise
                 is_whole = False
             time_index.flush()

@@ -6,13 +6,13 @@ nothing grows with the size of the segment but the index entries (8 + 12 bytes f
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...protocol.records._kernel import BatchScanner
 from ..index.time_index import TimeIndex, TimestampOffset
+from ..io.filesystem import has_no_room
 from ..values import NO_TIMESTAMP
 from .names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 
@@ -139,7 +139,7 @@ def write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchSc
     try:
         _write_indexes(directory, segment, scanner, durable=durable)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if not has_no_room(error):
             raise
         logger.warning("%s: no room for the indexes of segment %d", directory.path, segment.base_offset)
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):

@@ -1,12 +1,14 @@
 """No room at any single write, and a start on a full disk.
 
-KAFKA-7866, for every file: after ENOSPC at the n-th call that takes room the log has what was acknowledged and
+KAFKA-7866, for every file: after ENOSPC, or EDQUOT, at the n-th call that takes room the log has what was acknowledged and
 nothing else, goes on when there is room, and comes up the same after a kill.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -15,6 +17,7 @@ from support.logs import ROOT, START_MS, World, append, read_records, values_of
 from tidelog.storage.exceptions import StorageError
 from tidelog.storage.inspect.verify import verify
 
+NO_ROOM = pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT], ids=["ENOSPC", "EDQUOT"])
 TAKES_ROOM = frozenset(("append", "create", "resize", "reserve", "mkdir", "rename"))
 
 
@@ -22,6 +25,7 @@ TAKES_ROOM = frozenset(("append", "create", "resize", "reserve", "mkdir", "renam
 class NoRoom:
     """Fails the n-th call that takes room, or all from there on until `over`."""
 
+    number: int
     at: int
     lasting: bool
     seen: int = 0
@@ -34,7 +38,7 @@ class NoRoom:
         self.seen += 1
         if self.seen == self.at or (self.lasting and self.seen > self.at):
             self.hit.append(operation)
-            return OSError(errno.ENOSPC, "no space left on device")
+            return OSError(self.number, os.strerror(self.number))
         return None
 
 
@@ -62,8 +66,9 @@ def work(world: World, acknowledged: dict[int, bytes], rounds: int, name: bytes)
         world.manager.checkpoint_log_start_offsets()
 
 
+@NO_ROOM
 @pytest.mark.parametrize("lasting", [False, True])
-def test_no_room_at_any_single_write_loses_nothing_that_was_acknowledged(lasting: bool) -> None:
+def test_no_room_at_any_single_write_loses_nothing_that_was_acknowledged(lasting: bool, number: int) -> None:
     """Each n until the run gets through without meeting it."""
     places = set()
     for at in range(1, 400):
@@ -71,7 +76,7 @@ def test_no_room_at_any_single_write_loses_nothing_that_was_acknowledged(lasting
         world.start(**SETTINGS)
         acknowledged: dict[int, bytes] = {}
         world.log()
-        rule = NoRoom(at, lasting)
+        rule = NoRoom(number, at, lasting)
         world.fake.fail_when(rule)
         work(world, acknowledged, 12, b"a")
         if not rule.hit:
@@ -81,8 +86,8 @@ def test_no_room_at_any_single_write_loses_nothing_that_was_acknowledged(lasting
         log = world.log()
         assert log.failure is None
         end = log.log_end_offset
-        for number in range(4):
-            acknowledged[append(log, b"after %d" % number)] = b"after %d" % number
+        for later in range(4):
+            acknowledged[append(log, b"after %d" % later)] = b"after %d" % later
         assert min(offset for offset in acknowledged if offset >= end) == end
         for kill in (True, False):
             log = world.log()
@@ -152,6 +157,7 @@ def rotten(how: str) -> World:
     return world
 
 
+@NO_ROOM
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize(
     "how",
@@ -165,7 +171,7 @@ def rotten(how: str) -> World:
     ],
 )
 def test_a_start_that_has_to_mend_damage_without_room_says_what_to_do_and_loses_nothing(
-    how: str, lasting: bool
+    how: str, lasting: bool, number: int
 ) -> None:
     base = rotten(how)
 
@@ -184,7 +190,7 @@ def test_a_start_that_has_to_mend_damage_without_room_says_what_to_do_and_loses_
     refused = 0
     for at in range(1, 100):
         world = again(base)
-        rule = NoRoom(at, lasting)
+        rule = NoRoom(number, at, lasting)
         world.fake.fail_when(rule)
         try:
             found = started(world)
@@ -201,13 +207,18 @@ def test_a_start_that_has_to_mend_damage_without_room_says_what_to_do_and_loses_
     assert refused
 
 
-def no_room_for_the_first_time_index(operation: Operation) -> OSError | None:
+def no_room_for_the_first_time_index(number: int) -> Callable[[Operation], OSError | None]:
     """Neither in its place, where a slot is to be reserved, nor for a new file."""
-    is_it = "/00000000000000000000.timeindex" in operation.path and operation.kind in ("reserve", "append")
-    return OSError(errno.ENOSPC, "no space left on device") if is_it else None
+
+    def rule(operation: Operation) -> OSError | None:
+        is_it = "/00000000000000000000.timeindex" in operation.path and operation.kind in ("reserve", "append")
+        return OSError(number, os.strerror(number)) if is_it else None
+
+    return rule
 
 
-def test_an_index_that_a_full_disk_left_short_is_whole_after_a_start() -> None:
+@NO_ROOM
+def test_an_index_that_a_full_disk_left_short_is_whole_after_a_start(number: int) -> None:
     """Found by the simulator (seed 104): the recovery point passed such a segment, whose index a start then believed."""
     world = World()
     world.start(**SETTINGS)
@@ -215,7 +226,7 @@ def test_an_index_that_a_full_disk_left_short_is_whole_after_a_start() -> None:
     append(log, b"early")
     world.time.advance(milliseconds=10)
     append(log, b"late", timestamp=START_MS + 10)
-    world.fake.fail_when(no_room_for_the_first_time_index)
+    world.fake.fail_when(no_room_for_the_first_time_index(number))
     log.roll()
     assert log.flush() == 2, "what waits for the sync waits for no index"
     assert log.recovery_point == 0
@@ -228,12 +239,13 @@ def test_an_index_that_a_full_disk_left_short_is_whole_after_a_start() -> None:
     assert found.offset == 1
 
 
-def test_an_index_that_a_full_disk_left_short_is_completed_when_there_is_room() -> None:
+@NO_ROOM
+def test_an_index_that_a_full_disk_left_short_is_completed_when_there_is_room(number: int) -> None:
     world = World()
     world.start(**SETTINGS)
     log = world.log()
     append(log, b"one")
-    world.fake.fail_when(no_room_for_the_first_time_index)
+    world.fake.fail_when(no_room_for_the_first_time_index(number))
     log.roll()
     log.flush()
     world.fake.fail_when(None)
