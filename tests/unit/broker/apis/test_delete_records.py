@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -100,6 +101,42 @@ async def test_a_start_that_no_file_takes_is_an_error_until_one_does(tmp_path: P
         assert await ask(world, 4) == (ErrorCode.NONE, 4)
         for name, left in machine.fake.power_cut_states(seeds=10):
             assert World(left, damaged="").start().get("t", 0).log_start_offset == 4, name
+
+
+@pytest.mark.parametrize("failing", ["/one", "/two"])
+@pytest.mark.parametrize("what", ["-checkpoint", "log-start-offset", ""])
+async def test_one_directory_that_fails_takes_no_answer_from_the_others(
+    tmp_path: Path, failing: str, what: str
+) -> None:
+    machine = World(directories=("/one", "/two"))
+    async with topic_world(tmp_path, machine.start()) as world:
+        await world.topics.create("t", 6, {})
+        homes: dict[int, str] = {}
+        for index in range(6):
+            log = machine.manager.get("t", index)
+            assert log is not None
+            append(log, "a", "b", "c")
+            homes[index] = os.path.dirname(log.log_directory.path)
+        assert set(homes.values()) == {"/one", "/two"}
+        parts = [DeleteRecordsPartition(partition_index=index, offset=2) for index in homes]
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=parts)], timeout_ms=1)
+
+        async def codes() -> dict[int, tuple[int, int]]:
+            (topic,) = (await delete_records(request, world.context(2))).topics
+            return {row.partition_index: (row.error_code, row.low_watermark) for row in topic.partitions}
+
+        machine.fake.fail_when(
+            lambda step: OSError(errno.EIO, "gone") if step.path.startswith(failing) and what in step.path else None
+        )
+        expected = {
+            index: (ErrorCode.KAFKA_STORAGE_ERROR, -1) if home == failing else (ErrorCode.NONE, 2)
+            for index, home in homes.items()
+        }
+        assert await codes() == expected
+        assert await codes() == expected, "asked again, it is no better"
+        machine.fake.fail_when(None)
+        assert await codes() == dict.fromkeys(homes, (ErrorCode.NONE, 2))
+    machine.stop()
 
 
 @pytest.mark.parametrize(
