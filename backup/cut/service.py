@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 30.0
 SWEEP_EVERY_MS = 3600 * 1000
+FIRST_SWEEP_MS = 300 * 1000
+"""After the start: a daemon that is started often sweeps too."""
 LOOK_EVERY_MS = 3600 * 1000
 """So often it is looked whether somebody else has made a drill; a drill that a store's failure ended is tried again so soon."""
 
@@ -83,7 +85,7 @@ class BackupService:
         self._terms = terms
         self._secrets = secrets
         self._prepare = prepare
-        self._swept_ms = time.monotonic_ms()
+        self._sweep_at_ms = time.monotonic_ms() + FIRST_SWEEP_MS
         self._sweeper: threading.Thread | None = None
         self._look_at_ms = time.monotonic_ms()
         self._driller: threading.Thread | None = None
@@ -241,9 +243,9 @@ class BackupService:
     def _sweep_if_due(self, writer: CutWriter) -> None:
         """Begin a sweep once an hour, in a thread of its own: it reads each cut that is kept."""
         now = self._time.monotonic_ms()
-        if now - self._swept_ms < SWEEP_EVERY_MS or (self._sweeper is not None and self._sweeper.is_alive()):
+        if now < self._sweep_at_ms or (self._sweeper is not None and self._sweeper.is_alive()):
             return
-        self._swept_ms = now
+        self._sweep_at_ms = now + SWEEP_EVERY_MS
 
         def run() -> None:
             from ..upkeep.sweep import sweep
@@ -255,6 +257,9 @@ class BackupService:
                 logger.warning("backup: old cuts could not be removed: %s", error)
             else:
                 writer.progress.swept += swept.deleted_cuts + swept.deleted_objects
+                writer.progress.damaged = swept.damaged
+                for sentence in swept.damaged:
+                    logger.warning("backup: %s", sentence)
                 if swept.deleted_cuts or swept.deleted_objects:
                     logger.info(
                         "backup: removed %d cuts and %d objects with %d bytes; %d cuts are kept",

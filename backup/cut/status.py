@@ -80,6 +80,7 @@ class Progress:
         passes: partitions whose cuts have what there was before a pass of the cleaner, since when, and what the pass has made.
         waits_for: what the cut that is being made waits for.
         swept: objects that retention has deleted.
+        damaged: what keeps the last sweep from deleting old objects, as `Swept.damaged`.
         recent: the last cuts, the newest last.
     """
 
@@ -93,6 +94,7 @@ class Progress:
     covered_at_ms: float = 0.0
     logs_bytes: int = 0
     swept: int = 0
+    damaged: tuple[str, ...] = ()
     held: tuple[tuple[str, int, str, int], ...] = ()
     passes: tuple[Unsent, ...] = ()
     waits_for: tuple[Unsent, ...] = ()

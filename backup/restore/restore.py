@@ -12,7 +12,6 @@ Only after 5 does a daemon take the directories.
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import zlib
@@ -34,7 +33,7 @@ from ...storage.io.checkpoint import (
     format_lines,
     format_offsets,
 )
-from ...storage.io.filesystem import TEMPORARY_SUFFIX
+from ...storage.io.filesystem import TEMPORARY_SUFFIX, has_no_room
 from ...storage.ledger.ledger import LEDGER_FILE
 from ...storage.ledger.ledger import decode as decode_ledger
 from ...storage.log.leader_epoch import LEADER_EPOCH_CHECKPOINT
@@ -200,16 +199,27 @@ class Restore:
                     self._fs.unlink(f"{path}/{name}")
 
     def _check_room(self, homes: dict[tuple[str, int], str]) -> None:
+        """Raise RestoreError where a disk has no room for what is to be written to it, into whichever of the directories."""
+        sizes = dict.fromkeys(self._directories, 0)
+        for key, home in homes.items():
+            sizes[home] += self._cut.partitions[key].size
+        disks: dict[int, list[str]] = {}
         for directory in self._directories:
-            wanted = int(
-                _MARGIN * sum(self._cut.partitions[key].size for key, home in homes.items() if home == directory)
-            )
-            parent = directory
-            while not self._fs.exists(parent):
-                parent = os.path.dirname(parent) or "."
-            free = self._fs.free_bytes(parent)
+            disks.setdefault(self._fs.stat(self._existing(directory)).device, []).append(directory)
+        for directories in disks.values():
+            wanted = int(_MARGIN * sum(sizes[directory] for directory in directories))
+            free = self._fs.free_bytes(self._existing(directories[0]))
             if free < wanted:
-                raise RestoreError(f"{directory}: {wanted} bytes are to be written, and its disk has {free} free")
+                their = "its" if len(directories) == 1 else "their"
+                raise RestoreError(
+                    f"{', '.join(directories)}: {wanted} bytes are to be written, and {their} disk has {free} free"
+                )
+
+    def _existing(self, directory: str) -> str:
+        """The directory, or the nearest one above it that there is."""
+        while not self._fs.exists(directory):
+            directory = os.path.dirname(directory) or "."
+        return directory
 
     # --- 2 ---
 
@@ -423,7 +433,7 @@ _GO_ON = "{} and give the same command again, which goes on where it was; a daem
 
 def broken_off(error: OSError, path: str) -> RestoreError:
     """What to say of a disk that fails in the middle of a restore."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if has_no_room(error):
         return RestoreError(f"{path}: the disk is full; {_GO_ON.format('make room')}")
     return RestoreError(f"{path}: {error.strerror or error}; {_GO_ON.format('see to the disk')}")
 

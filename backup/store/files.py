@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 
 from ...storage.clock import SystemTime, Time
 from ...storage.exceptions import DirectoryLockedError
-from ...storage.io.filesystem import FileSystem, RealFileSystem
+from ...storage.io.filesystem import FileSystem, RealFileSystem, has_no_room
 from .errors import AlreadyThere, Denied, NotThere, StoreError, Unavailable
 from .interface import Stored, WrongSize, blocks_of_size, check_key, check_prefix
 
@@ -320,5 +320,5 @@ class FileStore:
                 ) from error
             if error.errno in _NEVER:
                 raise StoreError(operation, self.name, key, problem) from error
-            remedy = "make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+            remedy = "make room there" if has_no_room(error) else ""
             raise Unavailable(operation, self.name, key, problem, remedy) from error

@@ -6,8 +6,11 @@
     4  delete unmarked objects that are older than the grace, and than what the newest cut's writer was still sending
 
 A crash after any step leaves cuts that are whole, and objects for the next sweep. A daemon goes on publishing meanwhile: what a
-new cut names is younger than the grace, or was named by the newest cut of step 1. A manifest that can't be read ends the sweep
-after step 1: nobody knows what it needs.
+new cut names is younger than the grace, or was named by the newest cut of step 1.
+
+A kept cut whose manifest is damaged stays, and with it every object that is not younger than it: nobody knows which of them it
+names, and it names none that came later. Other manifests and younger objects go all the same. It is told, since room is made
+only when that cut is gone. A manifest of a newer format ends the sweep after step 1.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from ..formats.keys import (
     segments_prefix,
 )
 from ..formats.manifest import Partitions
+from ..formats.sealed import DamagedBackupError
 from ..restore.catalog import Catalog
 from .pins import PIN_MS, pins
 from .retention import GRACE_MS, Keep, kept_cuts
@@ -37,6 +41,10 @@ if TYPE_CHECKING:
     from ..store.interface import ObjectStore
 
 _BATCH = 500
+_WHAT_TO_DO = (
+    "objects of before it are kept until retention ends it: put it back from a copy of the store, or delete it, since "
+    "that cut can't be restored"
+)
 
 
 class Swept(NamedTuple):
@@ -46,12 +54,14 @@ class Swept(NamedTuple):
     deleted_cuts: int
     deleted_objects: int
     deleted_bytes: int
+    damaged: tuple[str, ...] = ()
+    """Kept cuts that can't be read, and keep all older objects: why, and what to do, one sentence each."""
 
 
 def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehearsal: bool = False) -> Swept:
     """Sweep a store; with `is_rehearsal` only count. Blocks.
 
-    StoreError, DamagedBackupError, NewerFormatError: nothing, or not all, was deleted; another sweep goes on.
+    StoreError, NewerFormatError: nothing, or not all, was deleted; another sweep goes on.
     """
     held = pins(store)
     cuts = [
@@ -65,11 +75,22 @@ def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehear
     catalog = Catalog(store)
     marked: set[str] = set()
     before: Partitions = {}
+    # Of the newest cut that can be read: what its writer was sending then, or began to send later.
+    unnamed = -1
+    damaged: dict[int, str] = {}
     for number in sorted(kept):
-        cut = catalog.cut(number)
+        try:
+            cut = catalog.cut(number)
+        except DamagedBackupError as error:
+            damaged[number] = f"{error}; {_WHAT_TO_DO}"
+            continue
         marked.update(named(cut, before))
-        before = cut.partitions
-    spared_ms = _unnamed_ms(catalog.header(max(kept)).unnamed, cuts)
+        before, unnamed = cut.partitions, cut.header.unnamed
+        if unnamed < 0 and number != max(kept):
+            unnamed = number
+    spared_ms = _unnamed_ms(unnamed, cuts)
+    # The store's times: an object is there before the manifest that names it.
+    needed_ms = max((at_ms for number, at_ms in cuts if number in damaged), default=-1)
     doomed = [cut_key(number) for number, _ in cuts if number not in kept]
     size = 0
     if not is_rehearsal:
@@ -79,7 +100,8 @@ def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehear
     for prefix in (BASES, PACKS, SEGMENTS, METADATA):
         for stored in store.list(prefix):
             age_ms = now_ms - stored.modified_ms
-            if stored.key in marked or age_ms <= grace_ms or stored.modified_ms >= spared_ms:
+            is_spared = stored.modified_ms >= spared_ms or stored.modified_ms <= needed_ms
+            if stored.key in marked or age_ms <= grace_ms or is_spared:
                 continue
             garbage.append(stored.key)
             count, size = count + 1, size + stored.size
@@ -88,7 +110,7 @@ def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehear
                 garbage = []
     if not is_rehearsal:
         _delete(store, garbage)
-    return Swept(len(kept), len(doomed), count, size)
+    return Swept(len(kept), len(doomed), count, size, tuple(damaged.values()))
 
 
 def _unnamed_ms(unnamed: int, cuts: list[tuple[int, int]]) -> int:

@@ -19,7 +19,7 @@ partition that can't be cleaned helps nobody. Probes that restart or route ask t
     damaged_file            the scrubber has found a file that is not what was written: it is there until it is mended or gone
     backup_behind           what was acknowledged longer ago than `BACKUP_GRACE_MS` is not in the backup yet, and why
     backup_stopped          this daemon backs up no more until its next start: another one writes there, or others' data is there
-    backup_damaged          the last drill has found that its cut can't be restored whole
+    backup_damaged          the last drill has found that its cut can't be restored whole, or a sweep one that can't be read
     backup_drill_overdue    no drill has come to a good end for twice backup.verify.interval.ms
     loop_stuck              the event loop has not turned for a minute
 
@@ -135,6 +135,9 @@ def _backup_problems(status: BackupStatus) -> Iterator[Problem]:
             f"the backup has an older state of {more} more {'partition' if more == 1 else 'partitions'}; "
             "`tidelog backup status --http` names all",
         )  # fmt: skip
+    if damaged := status.progress.damaged:
+        more = f" ({len(damaged) - 1} more cuts are damaged)" if len(damaged) > 1 else ""
+        yield Problem("backup_damaged", status.store, f"a kept cut can't be read: {damaged[0]}{more}")
     yield from _drill_problems(status)
 
 

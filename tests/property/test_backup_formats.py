@@ -91,14 +91,26 @@ def test_no_damage_is_taken_for_a_manifest(
     broken = bytearray(written)
     broken[at] ^= change
     for damaged in (bytes(broken), written[:at], written + b"x"):
-        with pytest.raises((DamagedBackupError, NewerFormatError), match="cuts/1"):
+        with pytest.raises(DamagedBackupError, match="cuts/1"):
             decode_cut(damaged, lambda _name: {}, "cuts/1")
 
 
 def test_a_newer_format_is_refused_with_what_to_do() -> None:
-    data = seal("cut", b"{}").replace(b"tidelog-backup 1 ", b"tidelog-backup 2 ", 1)
-    with pytest.raises(NewerFormatError, match="restore with that version"):
-        decode_header(data, "cuts/7")
+    for version in (2, 3, 10, 999_999_999):
+        for content in (b"{}", b"what this version can't know"):
+            with pytest.raises(NewerFormatError, match=rf"backup format {version}, .*restore with that version"):
+                decode_header(seal("cut", content, version), "cuts/7")
+
+
+def test_a_first_line_with_a_flipped_bit_is_damaged_and_not_newer() -> None:
+    """Each bit of it, of what this version writes and of what a newer one will."""
+    for version in (1, 2, 7, 10):
+        whole = seal("cut", b"{}", version)
+        for bit in range(8 * (whole.index(b"\n") + 1)):
+            broken = bytearray(whole)
+            broken[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(DamagedBackupError, match="cuts/7"):
+                decode_header(bytes(broken), "cuts/7")
 
 
 @pytest.mark.parametrize(

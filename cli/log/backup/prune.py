@@ -22,7 +22,7 @@ def add_parser(tools: Subparsers) -> None:
 
 
 def run(options: Any) -> int:
-    """Prints; 0."""
+    """Prints; 1 if a kept cut is damaged, else 0."""
     from ....backup.upkeep.retention import keep_of
     from ....backup.upkeep.sweep import sweep
     from ...support.output import plural
@@ -35,4 +35,6 @@ def run(options: Any) -> int:
         f"{verb} {plural(swept.deleted_cuts, 'cut')} and {plural(swept.deleted_objects, 'object')} with "
         f"{plural(swept.deleted_bytes, 'byte')}; {plural(swept.kept_cuts, 'cut')} kept"
     )
-    return 0
+    for sentence in swept.damaged:
+        print(f"damaged: {sentence}")
+    return 1 if swept.damaged else 0

@@ -11,7 +11,7 @@ from support.mock_time import MockTime
 from tidelog.backup.cut import pack
 from tidelog.backup.cut.reading import SegmentGone
 from tidelog.backup.cut.writer import CutWriter, FencedError, Identity, OthersBackupError, VoidCut
-from tidelog.backup.formats.keys import CUTS, PACKS, SEGMENTS, cut_key
+from tidelog.backup.formats.keys import BASES, CUTS, PACKS, SEGMENTS, cut_key
 from tidelog.backup.formats.sealed import DamagedBackupError
 from tidelog.backup.restore.catalog import Catalog, NoSuchCutError
 from tidelog.backup.restore.marker import refuse_unfinished
@@ -410,6 +410,45 @@ def test_a_sweep_leaves_every_kept_cut_whole_and_nothing_else() -> None:
     assert wanted <= left
     assert all(now - stored.modified_ms <= DAY_MS for stored in store.list("") if stored.key in left - wanted)
     assert sweep(store, Keep(4 * DAY_MS, hourly=5)).deleted_objects == 0
+    world.stop()
+
+
+def test_a_sweep_beside_a_damaged_cut_deletes_nothing_that_it_may_name() -> None:
+    """Whichever of the kept cuts, by its manifest and by its base; the others stay whole, and the rest goes as far as it can."""
+    world = BackedUpWorld(NotingStore(), 4)
+    world.store = store = NotingStore(world.time)
+    world.writer = world.new_writer()
+    for _ in range(40):
+        for _ in range(4):
+            world.step()
+        world.cut()
+        world.time.advance(world.random.choice((1_000, HOUR_MS, 9 * HOUR_MS)))
+    keep = Keep(4 * DAY_MS, hourly=5)
+    whole = dict(store._objects)
+    clean = sweep(store, keep)
+    catalog = Catalog(store)
+    needs = {number: set(named(catalog.cut(number))) for number in catalog.numbers}
+    deleted = []
+    for number in needs:
+        bases = [key for key in needs[number] if key.startswith(BASES)]
+        for key in (cut_key(number), *bases):
+            store._objects = dict(whole)
+            data, modified_ms = whole[key]
+            store._objects[key] = (data[:-1], modified_ms)
+            swept = sweep(store, keep)
+            assert any(sentence.startswith(f"{key} is damaged: ") for sentence in swept.damaged)
+            assert all("or delete it" in sentence for sentence in swept.damaged)
+            assert set(Catalog(store).numbers) == set(needs), "manifests that are not kept went"
+            assert all(key in store._objects for keys in needs.values() for key in keys)
+            deleted.append(swept.deleted_objects)
+    assert 0 < max(deleted) <= clean.deleted_objects, "what is younger than the damaged cut goes"
+    assert min(deleted) == 0
+    newest = cut_key(max(needs))
+    store._objects = {**whole, newest: (b"", whole[newest][1])}
+    sweep(store, keep)
+    store.delete([newest])
+    again = sweep(store, keep)
+    assert (again.damaged, again.deleted_objects > 0) == ((), True), "without it room is made"
     world.stop()
 
 

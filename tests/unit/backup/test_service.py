@@ -8,6 +8,7 @@ from support.cleaning import put
 from tidelog.backup.cut.service import BackupService, Stores, Terms
 from tidelog.backup.cut.writer import CutWriter, Identity, VoidCut
 from tidelog.backup.store.memory import MemoryStore
+from tidelog.backup.upkeep.sweep import Swept
 
 HOUR_MS = 3_600_000
 
@@ -30,6 +31,8 @@ class Served:
 
     def wait(self, seconds: float) -> bool:
         self.waits.append(seconds)
+        if self.service._sweeper is not None:
+            self.service._sweeper.join()
         self.world.time.advance(1000 * seconds)
         put(self.world.log("plain"), "k", "v", timestamp=self.world.time.milliseconds())
         return len(self.waits) >= self._most
@@ -82,4 +85,21 @@ def test_before_the_first_cut_the_fence_counts_from_the_start() -> None:
     assert served.service.status().lag_ms == -1
     served.world.time.advance(1)
     assert served.service.refusal() is not None
+    served.world.stop()
+
+
+def test_old_cuts_are_removed_minutes_after_a_start_and_then_each_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that is started more often than once an hour would never remove any."""
+    served = Served(most_waits=70, terms=Terms(60_000))
+    swept: list[float] = []
+    began = served.world.time.monotonic_ms()
+
+    def noted(*_: object) -> Swept:
+        swept.append(served.world.time.monotonic_ms() - began)
+        return Swept(1, 0, 0, 0, ("cuts/1 is damaged",))
+
+    monkeypatch.setattr("tidelog.backup.upkeep.sweep.sweep", noted)
+    served.service._run()
+    assert swept == [300_000, 3_900_000]
+    assert served.service.status().progress.damaged == ("cuts/1 is damaged",)
     served.world.stop()

@@ -117,3 +117,12 @@ def test_partitions_that_hold_a_backup_back_are_named_up_to_a_bound_and_counted(
     ]
     assert len(rest) == (counted is not None)
     assert counted is None or counted in rest[0].text
+
+
+def test_a_kept_cut_that_cannot_be_read_is_a_problem() -> None:
+    (problem,) = _backup_problems(status(progress=Progress(damaged=("cuts/3 is damaged; delete it",))))
+    assert problem == (
+        "backup_damaged", "s3://b/p", "a kept cut can't be read: cuts/3 is damaged; delete it",
+    )  # fmt: skip
+    (problem,) = _backup_problems(status(progress=Progress(damaged=("cuts/3 …", "cuts/4 …", "cuts/5 …"))))
+    assert "(2 more cuts are damaged)" in str(problem)

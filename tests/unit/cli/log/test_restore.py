@@ -11,6 +11,8 @@ import pytest
 from support.backups import BackedUpWorld
 from support.cleaning import put
 from tidelog.backup.formats.keys import CUTS, PACKS, cut_key
+from tidelog.backup.formats.sealed import seal
+from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.restore.marker import refuse_unfinished
 from tidelog.backup.store.files import FileStore
 from tidelog.backup.upkeep.drill import newest_drill, recorded
@@ -100,8 +102,7 @@ def test_a_damaged_manifest_is_no_good_drill_and_no_good_state(
 def test_a_newer_format_is_told_and_older_cuts_restore(
     store: FileStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    newer = store.read(cut_key(2)).replace(b"tidelog-backup 1", b"tidelog-backup 2", 1)
-    replace(store, cut_key(2), newer)
+    replace(store, cut_key(2), seal("cut", b"{}", version=2))
     sentence = refused(capsys, "--from", store.name, tmp_path / "new")
     assert sentence == (
         f"tidelog: {cut_key(2)} was written by a newer tidelog (backup format 2, this one knows 1): restore with that version"
@@ -180,6 +181,35 @@ def test_a_disk_without_room_is_told_before_anything_is_written(
     sentence = refused(capsys, "--from", store.name, tmp_path / "new")
     assert sentence.endswith("bytes are to be written, and its disk has 10 free")
     assert not (tmp_path / "new").exists()
+
+
+def test_directories_on_one_disk_need_room_for_all_of_them(
+    store: FileStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = Catalog(store).newest().size
+    largest = max(entry.size for entry in Catalog(store).newest().partitions.values())
+    assert 1.2 * largest < size, "each directory alone has room"
+    one, other = tmp_path / "one", tmp_path / "other"
+    monkeypatch.setattr(RealFileSystem, "free_bytes", lambda _self, _path: size)
+    sentence = refused(capsys, "--from", store.name, one, other)
+    assert sentence.startswith(f"tidelog: {one}, {other}: ")
+    assert sentence.endswith(f"bytes are to be written, and their disk has {size} free")
+    stat = RealFileSystem.stat
+    monkeypatch.setattr(  # as where each is a disk of its own
+        RealFileSystem, "stat", lambda self, path: stat(self, path)._replace(device=hash(os.fspath(path)))
+    )
+    for directory in (one, other):
+        directory.mkdir()
+    assert main(["restore", "--from", store.name, str(one), str(other)]) == 0
+
+
+def test_a_prune_names_a_damaged_cut_and_what_to_do(store: FileStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["backup", "prune", "--from", store.name, "--dry-run"]) == 0
+    replace(store, cut_key(1), store.read(cut_key(1))[:-1])
+    capsys.readouterr()
+    assert main(["backup", "prune", "--from", store.name, "--dry-run"]) == 1
+    told = capsys.readouterr().out
+    assert f"damaged: {cut_key(1)} is damaged: its checksum does not fit; objects of before it are kept" in told
 
 
 def test_a_disk_that_gets_full_is_told_and_the_same_command_goes_on(
