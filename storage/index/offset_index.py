@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple
 from ..exceptions import CorruptIndexError, InvalidOffsetError, StorageError
 from .index_file import MAX_RELATIVE_OFFSET, IndexFile
 
-_OFFSET = Struct(">i")
+_INT32 = Struct(">i")
 _pack_into = Struct(">ii").pack_into
 _new = tuple.__new__  # of a NamedTuple, without the frame of Python that its own takes
 
@@ -75,13 +75,18 @@ class OffsetIndex(IndexFile):
         last = self._last
         if target >= last.offset:
             return last
-        slot = self._floor_slot(_OFFSET, 0, target - self.base_offset)
+        slot = self._floor_slot(_INT32, 0, target - self.base_offset)
         return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
     def entry(self, slot: int) -> OffsetPosition:
         """The entry in `slot`, 0 ≤ slot < entries. Any thread."""
         relative, position = self._entry_at(slot)
         return OffsetPosition(self.base_offset + relative, position)
+
+    def before_position(self, end: int, count: int) -> list[OffsetPosition]:
+        """The last `count` entries whose batches begin before position `end`, the last one first. Any thread."""
+        slot = self._floor_slot(_INT32, _INT32.size, end - 1)
+        return [self.entry(each) for each in range(slot, max(-1, slot - count), -1)]
 
     def __iter__(self) -> Iterator[OffsetPosition]:
         base = self.base_offset
@@ -90,7 +95,7 @@ class OffsetIndex(IndexFile):
     def truncate_to(self, offset: int) -> None:
         """Remove the entries with offsets ≥ `offset`. Writer."""
         if self.entries:
-            self._cut(self._floor_slot(_OFFSET, 0, offset - 1 - self.base_offset) + 1)
+            self._cut(self._floor_slot(_INT32, 0, offset - 1 - self.base_offset) + 1)
 
     def _load_last(self, view: memoryview) -> None:
         if self._count:

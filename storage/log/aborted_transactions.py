@@ -11,7 +11,10 @@ on the loop thread: the files of one segment that was active a moment ago.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from contextlib import contextmanager, suppress
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..exceptions import CorruptIndexError, KafkaStorageError
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from ..segment.files import LogDirectory
     from ..segment.log_segment import LogSegment
     from ..values import FetchDataInfo
+
+_last_offset_of = attrgetter("last_offset")
 
 
 class AbortedTransactions:
@@ -62,24 +67,30 @@ class AbortedTransactions:
         entries = self._read_active(view[-1].base_offset)
         return not entries or entries[-1].last_offset < offset
 
-    def overlapping(self, view: tuple[LogSegment, ...], offset: int, info: FetchDataInfo) -> list[AbortedTxn]:
+    def overlapping(
+        self, view: tuple[LogSegment, ...], offset: int, info: FetchDataInfo, most: int | None = None
+    ) -> list[AbortedTxn]:
         """Aborted transactions with a record, or their marker, in the slice `info` of a fetch at `offset`, in their order.
+        Where there are more than `most`, one more than that.
 
         `view` are the log's segments. A batch that the slice cuts off at its end does not count: no consumer can read it.
         CorruptIndexError, OSError.
         """
         if not info.size:
             return []
-        segment = None
-        found = []
+        last: int | None = None
+        found: list[AbortedTxn] = []
         for txn in self._entries(view, offset):
             if txn.first_offset > offset:
-                segment = segment or next(
-                    (candidate for candidate in view if candidate.base_offset == info.segment_base_offset), None
-                )
-                if segment is None or segment.find(txn.first_offset, info.position + info.size) is None:
+                if last is None:
+                    last = _last_offset(view, offset, info)
+                if txn.first_offset > last:
+                    if txn.last_stable_offset > last:
+                        break  # whatever was aborted later began behind the slice
                     continue
             found.append(txn)
+            if most is not None and len(found) > most:
+                break
         return found
 
     def pin(self, segments: Iterable[LogSegment]) -> None:
@@ -126,7 +137,7 @@ class AbortedTransactions:
         active = view[-1]
         for entries in (*self._with_entries, self._read_active(active.base_offset)):
             if entries and entries[-1].last_offset >= offset:
-                yield from (txn for txn in entries if txn.last_offset >= offset)
+                yield from islice(entries, bisect_left(entries, offset, key=_last_offset_of), None)
 
     def _look_at(self, view: tuple[LogSegment, ...]) -> None:
         closed, pinned = view[:-1], self._pinned
@@ -166,3 +177,12 @@ class AbortedTransactions:
         if not directory.file_system.exists(path):
             return ()
         return tuple(TransactionIndex(directory.file_system, path, base_offset).all())
+
+
+def _last_offset(view: tuple[LogSegment, ...], offset: int, info: FetchDataInfo) -> int:
+    """Last offset in the slice of a fetch at `offset`; below that where there is none, or the segment is gone. OSError."""
+    for segment in view:
+        if segment.base_offset == info.segment_base_offset:
+            last = segment.last_offset_in(info.position, info.position + info.size)
+            return offset - 1 if last is None else last
+    return offset - 1

@@ -74,6 +74,10 @@ _new = tuple.__new__
 """Constructor of a NamedTuple, at half the price of calling the class: every batch of every client makes some."""
 _NO_LIMIT_MS = 1 << 61
 """Kafka's "no limit" is 2^63 - 1; beyond this its sums with a clock would leave 64 bits."""
+_TRIES = 10
+"""Times that a slice is read again since segments were replaced meanwhile."""
+MOST_ABORTED = 10_000
+"""Aborted transactions that are told with a slice: a millisecond, and 1.5 MB of log where each is a record and its marker."""
 
 
 class UnifiedLog:
@@ -642,24 +646,37 @@ class UnifiedLog:
         """`read`, and the aborted transactions that a read_committed consumer must be told of with it. Raises as both do.
 
         Both are of one list of segments: retention and passes of the cleaner take the indexes with the segments, in threads of
-        their own, and then nobody can say what of a slice was aborted. It is read again from what there is now.
+        their own, and then nobody can say what of a slice was aborted. It is read again from what there is now, a few times:
+        then it is KafkaStorageError, which clients try again after. A slice that would have more than `MOST_ABORTED` of them is
+        made smaller, down to a batch.
         """
-        while True:
+        most: int | None = MOST_ABORTED
+        tries = size = 0
+        while tries < _TRIES:
             view = self._segments.view
             info = self.read(offset, max_bytes, limit_offset=limit_offset, min_one_message=min_one_message)
             try:
-                aborted = self.aborted_transactions(offset, info)
+                aborted = self.aborted_transactions(offset, info, most)
             except KafkaStorageError:
                 info.release()
                 if self._segments.view is view:
                     raise
+                tries += 1
                 continue
             except BaseException:
                 info.release()
                 raise
-            if self._segments.view is view:
+            is_one_view = self._segments.view is view
+            if is_one_view and (most is None or len(aborted) <= most):
                 return info, aborted
             info.release()
+            if is_one_view:
+                if info.size == size:  # a batch
+                    most = None
+                size, max_bytes, min_one_message = info.size, max(1, info.size // 2), True
+            else:
+                tries += 1
+        raise KafkaStorageError(f"{self.name}: segments were replaced faster than they are read, {_TRIES} times")
 
     @property
     def aborted_are_loaded(self) -> bool:
@@ -678,13 +695,14 @@ class UnifiedLog:
         """Read the transaction indexes that `aborted_transactions` needs. Pool threads; blocks. OSError, CorruptIndexError."""
         self._aborted.load(self._segments.view)
 
-    def aborted_transactions(self, offset: int, info: FetchDataInfo) -> list[AbortedTxn]:
+    def aborted_transactions(self, offset: int, info: FetchDataInfo, most: int | None = None) -> list[AbortedTxn]:
         """Aborted transactions that a read_committed consumer must be told of with `info`, from `read(offset)`. Loop thread.
+        Where there are more than `most`, one more than that.
 
         Reads small files. KafkaStorageError when the disk fails, CorruptIndexError when an index can't be trusted.
         """
         try:
-            return self._aborted.overlapping(self._segments.view, offset, info)
+            return self._aborted.overlapping(self._segments.view, offset, info, most)
         except OSError as error:
             raise KafkaStorageError(f"{self.name}: reading aborted transactions failed: {error}") from error
 

@@ -234,6 +234,12 @@ def is_right(file: File, entry: OffsetPosition) -> bool:
     return ends_at(file.pread(RECORD_BATCH_OVERHEAD, entry.position), entry.offset)
 
 
+def size_of_right(file: File, entry: OffsetPosition) -> int | None:
+    """Bytes of the batch at the entry's position if it ends at the entry's offset; else None. Any thread; OSError."""
+    found = batch_at(file, entry.position)
+    return found.size if found is not None and found.last_offset == entry.offset else None
+
+
 def floor_position(file: File, index: OffsetIndex, offset: int, end: int) -> int:
     """Position of the batch named by the greatest right entry at or below `offset`; 0 if none of the last ones is
     right.

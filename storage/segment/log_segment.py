@@ -371,6 +371,32 @@ class LogSegment:
             return file_records.floor_position(files.file, files.offset_index, offset, end)
         return entry.position
 
+    def last_offset_in(self, position: int, end: int) -> int | None:
+        """Last offset of the last whole batch in [position, end), where a batch begins at `position`; None if there is none.
+
+        Walks from the last index entry there, not from `position`. Any thread; OSError.
+        """
+        files = self.acquire()
+        try:
+            start = self._start_of_walk(files, position, end)
+            return file_records.last_offset(files.file, start, end)
+        finally:
+            files.release()
+
+    def _start_of_walk(self, files: SegmentFiles, position: int, end: int) -> int:
+        """Where a batch begins that lies whole in [position, end), as near to the end as the index tells; else `position`."""
+        try:
+            entries = files.offset_index.before_position(end, 2)
+        except FileNotFoundError:
+            return position
+        for entry in entries:  # the batch of the last one may reach over the end
+            if entry.position <= position:
+                break
+            size = file_records.size_of_right(files.file, entry)
+            if size is not None and entry.position + size <= end:
+                return entry.position
+        return position
+
     def is_warm(self, offset: int) -> bool:
         """True if a read at `offset` probably finds index and batch header in memory. Never blocks."""
         if self.hint(offset) is not None or self.size == 0:

@@ -100,6 +100,14 @@ def test_truncate_to(index: OffsetIndex, offset: int, left: int) -> None:
     index.append(136, 4000)
 
 
+@pytest.mark.parametrize(
+    ("end", "positions"),
+    [(1000, []), (1001, [1000]), (2000, [1000]), (2001, [2000, 1000]), (3001, [3000, 2000]), (1 << 30, [3000, 2000])],
+)
+def test_entries_before_a_position(index: OffsetIndex, end: int, positions: list[int]) -> None:
+    assert [entry.position for entry in index.before_position(end, 2)] == positions
+
+
 def test_truncate_then_append_again(index: OffsetIndex) -> None:
     index.truncate_to(100)
     assert index.lookup(200) == (100, 0)

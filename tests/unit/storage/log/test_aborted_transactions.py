@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from support.cleaning import Producer, append_marker, cleaning_world, put
 from support.fake_filesystem import Operation
-from support.logs import World, append
+from support.logs import ROOT, World, append
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 from tidelog.storage.exceptions import KafkaStorageError, OffsetOutOfRangeError
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.io.filesystem import FileSystem, RealFileSystem
-from tidelog.storage.log import aborted_transactions
+from tidelog.storage.log import aborted_transactions, unified_log
 from tidelog.storage.log.aborted_transactions import AbortedTransactions
 from tidelog.storage.log.unified_log import UnifiedLog
 from tidelog.storage.values import FetchDataInfo
@@ -330,4 +330,164 @@ def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     before_looking(monkeypatch, fail)
     with pytest.raises(KafkaStorageError):
         log.read_committed(2, 1 << 20, limit_offset=log.last_stable_offset)
+    world.stop()
+
+
+def test_segments_that_are_replaced_again_and_again_end_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the loop's thread that reads."""
+    world = cleaning_world()
+    log = world.log()
+    with_an_abort(log)
+    read, count = UnifiedLog.read, 0
+
+    def replaced(self: UnifiedLog, *arguments: Any, **named: Any) -> FetchDataInfo:
+        nonlocal count
+        count += 1
+        info = read(self, *arguments, **named)
+        put(log, "a", str(count))
+        log.roll()
+        return info
+
+    monkeypatch.setattr(UnifiedLog, "read", replaced)
+    with pytest.raises(KafkaStorageError, match="replaced faster than they are read, 10 times"):
+        log.read_committed(2, 1 << 20, limit_offset=log.last_stable_offset)
+    assert count == 10
+    world.stop()
+
+
+def many_aborts(count: int) -> tuple[World, UnifiedLog]:
+    """So many transactions of a record, one after the other, all aborted; a committed record before, between and behind."""
+    world = World()
+    world.start(index_interval_bytes=300)
+    log = world.log()
+    append(log, b"committed")
+    producer = Producer(7)
+    for number in range(count):
+        producer.send(log, (b"k", b"aborted %d" % number))
+        producer.end(log, commit=False)
+        append(log, b"committed %d" % number)
+    return world, log
+
+
+def test_of_aborts_behind_the_slice_no_more_are_looked_at_than_began_before_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, log = many_aborts(200)
+    looked: list[AbortedTxn] = []
+    entries = AbortedTransactions._entries
+
+    def noted(self: AbortedTransactions, *arguments: Any) -> Iterator[AbortedTxn]:
+        for txn in entries(self, *arguments):
+            looked.append(txn)
+            yield txn
+
+    monkeypatch.setattr(AbortedTransactions, "_entries", noted)
+    for offset in (0, 100, 301):
+        looked.clear()
+        info = log.read(offset, 400)
+        last = last_offset_in(info)
+        found = log.aborted_transactions(offset, info)
+        info.release()
+        assert [txn.first_offset for txn in found] == [
+            first for first in range(1, 601, 3) if offset < first + 2 and first <= last
+        ]
+        assert len(looked) <= len(found) + 1
+    world.stop()
+
+
+def test_a_transaction_behind_the_slice_has_nobody_walk_through_the_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.start()
+    log = world.log()
+    for _ in range(300):
+        append(log, b"v" * 1000)
+    producer = Producer(7)
+    producer.send(log, (b"k", b"aborted"))
+    producer.end(log, commit=False)
+    info = log.read(280, 2500)
+    assert info.file is not None
+    read = type(info.file).pread
+    taken: list[int] = []
+
+    def pread(self: Any, count: int, position: int) -> bytes:
+        taken.append(count)
+        return read(self, count, position)
+
+    monkeypatch.setattr(type(info.file), "pread", pread)
+    assert log.aborted_transactions(280, info) == []
+    info.release()
+    assert sum(taken) <= 4 * 8192, "two batches behind an entry of the index"
+    world.stop()
+
+
+def test_a_slice_has_no_more_aborts_than_may_be_told_and_a_consumer_keeps_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, log = many_aborts(40)
+    whole = committed_values(log, 1 << 20)
+    assert len(whole) == 41
+    monkeypatch.setattr(unified_log, "MOST_ABORTED", 3)
+    offset, values = 0, []
+    while offset < log.last_stable_offset:
+        info, found = log.read_committed(offset, 1 << 20, limit_offset=log.last_stable_offset, min_one_message=False)
+        assert info.file is not None
+        assert 0 < len(found) <= 3 or offset == log.log_end_offset - 1
+        data = info.file.pread(info.size, info.position)
+        aborted_at = {txn.first_offset for txn in found}
+        for header in iterate_batches(data):
+            if not header.is_control and header.base_offset not in aborted_at:
+                values += [(record.offset, record.value) for record in iterate_records(data, header.position)]
+            offset = header.last_offset + 1
+        info.release()
+    assert values == whole
+    world.stop()
+
+
+def test_a_batch_in_more_transactions_than_may_be_told_is_told_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.start()
+    log = world.log()
+    producers = [Producer(number) for number in range(1, 9)]
+    for producer in producers:
+        producer.send(log, (b"k", b"aborted"))
+    append(log, b"in the midst")
+    for producer in producers:
+        producer.end(log, commit=False)
+    monkeypatch.setattr(unified_log, "MOST_ABORTED", 3)
+    info, found = log.read_committed(8, 1 << 20, limit_offset=log.last_stable_offset)
+    assert [txn.producer_id for txn in found] == list(range(1, 9))
+    assert last_offset_in(info) == 8
+    info.release()
+    world.stop()
+
+
+@pytest.mark.parametrize("damage", ["", "wrong entries", "no index"])
+def test_the_last_offset_in_a_slice_is_that_of_a_walk_through_it(damage: str) -> None:
+    """From each batch to each end, whatever the index says."""
+    world = World(damaged=damage)
+    world.start(index_interval_bytes=150, segment_bytes=1 << 20)
+    log = world.log()
+    for number in range(40):
+        append(log, *(b"v" * (13 * number % 70) for _ in range(1 + number % 3)))
+    log.roll()
+    segment = log.segments[0]
+    info = log.read(0, 1 << 20)
+    assert info.file is not None
+    headers = list(iterate_batches(info.file.pread(info.size, 0)))
+    info.release()
+    path = f"{ROOT}/t-0/{0:020d}.index"
+    assert world.fake.stat(path).size > 8 * 5
+    if damage == "wrong entries":
+        for entry in range(0, world.fake.stat(path).size // 8, 3):
+            world.fake.corrupt(path, 8 * entry + 3, bytes([world.fake.read_bytes(path)[8 * entry + 3] ^ 1]))
+    elif damage:
+        world.fake.unlink(path)
+    for first in headers[::5]:
+        for end in range(first.position + 1, segment.size + 1, 37):
+            inside = [
+                each.last_offset
+                for each in headers
+                if each.position >= first.position and each.position + each.size <= end
+            ]
+            assert segment.last_offset_in(first.position, end) == max(inside, default=None)
     world.stop()
