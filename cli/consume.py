@@ -4,7 +4,7 @@ all of a record.
 Through librdkafka where it is installed, else through our own client (--client). Without --group no group is used: every
 partition is read from its end, or from where --from-beginning, --offset or --from-time say. Ends at Ctrl-C, after --max-messages,
 or with --until-end where the records end. With --group partitions are shared out among the members of the group; each is read
-from where the group has committed, and what was printed is committed at the end (by our own client every five seconds too).
+from where the group has committed, and what was printed is committed every five seconds and at the end.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def _run_librdkafka(
     consumer = make_consumer(library, bootstrap_of(options.bootstrap_server), options)
     text = message_format(as_json=options.output == "json", separator=separator)
     commits = options.group is not None
-    reader = Reader(library, consumer, text, sys.stdout.buffer, commits=commits, on_idle=waiting.idle)
+    reader = Reader(library, consumer, topic, text, sys.stdout.buffer, commits=commits, on_idle=waiting.idle)
     if options.group is None:
         consumer.assign([library.TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
     else:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 _BATCH = 10_000
 _WAIT_S = 0.1
 _FIRST_WAIT_S = 0.005
+#: How often is looked whether other members of the group have read to the end, and how long the broker has to say so.
+_LOOK_S, _ANSWER_S = 1.0, 10.0
+_COMMIT_S = 5.0
 #: Of malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
@@ -55,13 +59,20 @@ def keep_freed_memory() -> None:
 
 
 class Reader:
-    """Copies messages from librdkafka to a stream until there are enough. One thread."""
+    """Copies messages of one topic from librdkafka to a stream until there are enough. One thread.
+
+    With `commits` it is a member of a group, whose other members may read partitions of the topic.
+    """
 
     def __init__(
-        self, client: Any, consumer: Any, text: Callable[[Sequence[Any]], bytes], out: BinaryIO, *, commits: bool,
-        on_idle: Callable[[], None] = lambda: None,
+        self, client: Any, consumer: Any, topic: str, text: Callable[[Sequence[Any]], bytes], out: BinaryIO, *,
+        commits: bool, on_idle: Callable[[], None] = lambda: None, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.printed = 0
+        self._topic = topic
+        self._clock = clock
+        self._look_at = clock()
+        self._commit_at = clock() + _COMMIT_S
         self._on_idle = on_idle
         self._commits = commits  # else no note is taken of offsets
         self._client = client
@@ -69,9 +80,11 @@ class Reader:
         self._text = text
         self._out = out
         self._next: dict[tuple[str, int], int] = {}
+        self._committed: dict[tuple[str, int], int] = {}
 
     def read(self, most: int | None, ends: dict[int, int] | None, is_stopped: Callable[[], bool]) -> None:
-        """Prints at most `most` records; with `ends`, until each of these partitions was read up to its offset."""
+        """Prints at most `most` records; with `ends`, until each of these partitions was read up to its offset, by this member
+        or by others of its group."""
         left = most
         waiting = dict(ends) if ends is not None else None
         while left != 0 and waiting != {} and not is_stopped():
@@ -80,6 +93,8 @@ class Reader:
             if not batch:
                 self._out.flush()
                 self._on_idle()
+                if waiting and self._commits:
+                    self._leave_out_others(waiting)
                 batch = self._consumer.consume(1, _WAIT_S)
             messages = self._sorted_out(batch, waiting)
             if messages:
@@ -87,7 +102,37 @@ class Reader:
                 self.printed += len(messages)
                 if left is not None:
                     left -= len(messages)
+            if self._commits and self._clock() >= self._commit_at:
+                self._out.flush()
+                self._commit_in_between()
         self._out.flush()
+
+    def _commit_in_between(self) -> None:
+        """Commit what was printed so far, as far as a rebalance lets it; what fails for good is told at the end."""
+        from .kafka_client import KafkaFailure
+
+        self._commit_at = self._clock() + _COMMIT_S
+        with contextlib.suppress(KafkaFailure):
+            self.commit()
+
+    def _leave_out_others(self, waiting: dict[int, int]) -> None:
+        """Take partitions out of `waiting` whose ends the group has committed, where none of the rest is this member's.
+
+        What this member has read is committed first: others may wait for that.
+        """
+        own = {partition.partition for partition in self._consumer.assignment()}
+        if self._clock() < self._look_at or not own.isdisjoint(waiting):
+            return
+        self._look_at = self._clock() + _LOOK_S
+        places = [self._client.TopicPartition(self._topic, partition) for partition in waiting]
+        self._commit_in_between()
+        try:
+            found = self._consumer.committed(places, timeout=_ANSWER_S)
+        except self._client.KafkaException:
+            return  # a rebalance, or a broker that is away: it is looked again
+        for place in found:
+            if place.error is None and place.offset >= waiting[place.partition]:
+                del waiting[place.partition]
 
     def revoked(self, _consumer: Any, partitions: Sequence[Any]) -> None:
         """librdkafka's callback: others go on behind what was printed of these partitions, if it is committed by then."""
@@ -96,7 +141,9 @@ class Reader:
         gone = {(partition.topic, partition.partition) for partition in partitions}
         with contextlib.suppress(KafkaFailure):  # too late: they are printed again, as after any failure
             self._commit({place: offset for place, offset in self._next.items() if place in gone})
-        self._next = {place: offset for place, offset in self._next.items() if place not in gone}
+        for place in gone:
+            self._next.pop(place, None)
+            self._committed.pop(place, None)
 
     def _sorted_out(self, batch: list[Any], waiting: dict[int, int] | None) -> list[Any]:
         """The records; ends of partitions and errors are taken note of."""
@@ -109,18 +156,23 @@ class Reader:
                 if error is None:
                     continue
                 if error.code() == self._client.KafkaError._PARTITION_EOF:
+                    if self._commits:  # there may be no record before it, or a marker that is none
+                        self._next[message.topic(), message.partition()] = message.offset()
                     if waiting is not None and message.offset() >= waiting.get(message.partition(), 0):
                         waiting.pop(message.partition(), None)
                 elif not error.retriable():
                     raise KafkaFailure(error.str())
         if messages and self._commits:
             for message in _last_of_each(messages):
-                self._next[message.topic(), message.partition()] = message.offset() + 1
+                place = message.topic(), message.partition()
+                self._next[place] = max(message.offset() + 1, self._next.get(place, 0))
         return messages
 
     def commit(self) -> None:
-        """Commit the offsets of printed messages. KafkaFailure."""
-        self._commit(self._next)
+        """Commit the offsets of printed messages that are not yet. KafkaFailure."""
+        changed = {place: offset for place, offset in self._next.items() if self._committed.get(place) != offset}
+        self._commit(changed)
+        self._committed |= changed
 
     def _commit(self, places: Mapping[tuple[str, int], int]) -> None:
         from .kafka_client import KafkaFailure

@@ -163,6 +163,31 @@ def test_a_group_is_shared_by_both_clients(tidelog_broker: Broker, run: Run, cli
     assert sorted(printed) == list(range(80))
 
 
+@pytest.mark.parametrize("clients", [("own", "librdkafka"), ("librdkafka", "own"), ("librdkafka", "librdkafka")])
+def test_members_of_a_group_end_when_all_of_them_are_at_the_end(
+    tidelog_broker: Broker, run: Run, clients: tuple[str, str]
+) -> None:
+    """One that has no end commits what it prints all the time, so that one with --until-end need not wait for its own end."""
+    tidelog_broker.create_topic("t", 4)
+    records = [json.dumps({"value": str(n), "partition": n % 4}) for n in range(400)]
+    assert run("produce", "t", "--input", "json", stdin="\n".join(records).encode()).returncode == 0
+
+    def reader(client: str, *more: str) -> subprocess.Popen[bytes]:
+        command = [*TIDELOG, "consume", "t", "--group", "g", "--from-beginning", "--client", client, *more]
+        command += ["--bootstrap-server", tidelog_broker.bootstrap_servers]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    with reader(clients[0]) as goes_on, reader(clients[1], "--until-end") as ends:
+        printed, told = ends.communicate(timeout=LIMIT_S)
+        assert (ends.returncode, told.replace(b"tidelog: t has no records there\n", b"")) == (0, b"")
+        goes_on.terminate()
+        rest, told = goes_on.communicate(timeout=LIMIT_S)
+        assert (goes_on.returncode, told) == (0, b"")
+    assert sorted(map(int, (printed + rest).split())) == list(range(400))
+    empty = run("consume", "t", "--group", "g", "--until-end", "--client", clients[1])
+    assert (empty.returncode, empty.stdout) == (0, b"")
+
+
 def test_what_is_wrong_is_one_line(tidelog_broker: Broker, run: Run) -> None:
     tidelog_broker.create_topic("small", config={"max.message.bytes": 1000})
     for arguments, word in (

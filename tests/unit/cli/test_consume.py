@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 from tidelog.cli.support.kafka_client import KafkaFailure
@@ -67,15 +69,29 @@ class Client:
     class KafkaException(Exception):
         pass
 
-    class TopicPartition(tuple[str, int, int]):
-        def __new__(cls, *parts: Any) -> Client.TopicPartition:
-            return super().__new__(cls, parts)
+    class TopicPartition(NamedTuple):
+        topic: str
+        partition: int
+        offset: int = -1001
+        error: Any = None
 
 
 class Consumer:
-    def __init__(self, *batches: list[Message]) -> None:
+    """Of the partitions `own`; `group` has what the group has committed."""
+
+    def __init__(self, *batches: list[Message], own: tuple[int, ...] = (0, 1)) -> None:
         self.batches = list(batches)
-        self.committed: list[Any] = []
+        self.own = own
+        self.group: dict[int, int] = {}
+        self.commits = 0
+        self.asks = 0
+
+    def assignment(self) -> list[Any]:
+        return [Client.TopicPartition("t", partition) for partition in self.own]
+
+    def committed(self, places: list[Any], timeout: float) -> list[Any]:
+        self.asks += 1
+        return [place._replace(offset=self.group.get(place.partition, -1001)) for place in places]
 
     def consume(self, count: int, _seconds: float) -> list[Message]:
         if not self.batches:
@@ -87,13 +103,19 @@ class Consumer:
 
     def commit(self, offsets: list[Any], asynchronous: bool) -> None:
         assert not asynchronous
-        self.committed = sorted(offsets)
+        self.commits += 1
+        self.group.update({place.partition: place.offset for place in offsets})
 
 
-def read(consumer: Consumer, most: int | None, ends: dict[int, int] | None) -> tuple[list[str], Reader]:
+def read(
+    consumer: Consumer, most: int | None, ends: dict[int, int] | None, on_idle: Callable[[], None] = lambda: None
+) -> tuple[list[str], Reader]:
+    """It is over after 50 looks, half a second apart."""
     out = io.BytesIO()
     text = message_format(as_json=False, separator=b"=")
-    reader = Reader(Client, consumer, text, out, commits=True)
+    reader = Reader(
+        Client, consumer, "t", text, out, commits=True, on_idle=on_idle, clock=itertools.count(0.0, 0.5).__next__
+    )
     turns = iter(range(50))
     reader.read(most, ends, lambda: next(turns, None) is None)
     return out.getvalue().decode().splitlines(), reader
@@ -104,7 +126,7 @@ def test_it_ends_after_so_many_and_commits_what_was_printed() -> None:
     lines, reader = read(consumer, 4, None)
     assert len(lines) == 4
     reader.commit()
-    assert consumer.committed == [("t", 0, 8), ("t", 1, 3)]
+    assert consumer.group == {0: 8, 1: 3}
 
 
 def test_it_ends_where_every_partition_ended_when_it_began() -> None:
@@ -116,6 +138,70 @@ def test_it_ends_where_every_partition_ended_when_it_began() -> None:
     )
     lines, _ = read(consumer, None, {0: 2, 1: 1})
     assert lines == ["null=a", "null=b", "null=c"]
+
+
+def test_it_ends_when_other_members_of_the_group_have_committed_the_other_ends() -> None:
+    consumer = Consumer(
+        [Message(0, 0, value=b"a")],
+        [Message(0, 1, error=Error(EOF))],
+        own=(0,),
+    )
+    idle = 0
+
+    def on_idle() -> None:
+        nonlocal idle
+        idle += 1
+        if idle == 5:
+            assert consumer.group == {0: 1}, "what this one has read is committed: others may wait for it"
+            consumer.group[1] = 6
+        if idle == 10:
+            assert consumer.asks, "the other partition is not read to its end"
+            consumer.group[1] = 7
+
+    lines, _ = read(consumer, None, {0: 1, 1: 7}, on_idle)
+    assert lines == ["null=a"]
+    assert 10 <= idle < 14
+
+
+def test_a_member_that_has_not_come_to_its_own_end_does_not_look_at_the_others() -> None:
+    consumer = Consumer([Message(0, 0)], own=(0,))
+    consumer.group = {0: 5, 1: 9}
+    assert read(consumer, None, {0: 5, 1: 9})[0] == ["null=v"]
+    assert consumer.asks == 0
+
+
+def test_a_group_that_is_at_the_end_already_needs_no_partition() -> None:
+    consumer = Consumer(own=())
+    consumer.group = {0: 5, 1: 9}
+    assert read(consumer, None, {0: 5, 1: 9})[0] == []
+    assert consumer.asks == 1
+
+
+def test_an_end_without_a_record_is_committed_too() -> None:
+    """It may lie behind a marker, or the group has begun there."""
+    consumer = Consumer(
+        [Message(0, 5)], [Message(0, 7, error=Error(EOF)), Message(1, 3, error=Error(EOF)), Message(1, 3)]
+    )
+    _, reader = read(consumer, None, {0: 7, 1: 3})
+    reader.commit()
+    assert consumer.group == {0: 7, 1: 4}
+
+
+def test_what_was_printed_is_committed_every_five_seconds_once() -> None:
+    """The clock goes on by half a second with each look at it."""
+    consumer = Consumer(*([Message(0, offset)] for offset in range(30)))
+    seen: list[int] = []
+    commit = consumer.commit
+
+    def noted(offsets: list[Any], asynchronous: bool) -> None:
+        commit(offsets, asynchronous)
+        seen.append(offsets[0].offset)
+
+    consumer.commit = noted  # type: ignore[method-assign]
+    read(consumer, None, None)
+    assert seen == sorted(set(seen))
+    assert seen[-1] == 30
+    assert 3 <= len(seen) <= 8
 
 
 def test_nothing_to_read_is_the_end_at_once() -> None:
