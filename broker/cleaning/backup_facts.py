@@ -80,6 +80,7 @@ def describe_backup(status: BackupStatus) -> dict[str, Any]:
             for topic, partition, reason, since in progress.held
         ],
         "beforePass": [describe_unsent(one) for one in progress.passes],
+        "damaged": list(progress.damaged),
         "waitsFor": [describe_unsent(one) for one in progress.waits_for],
         "drill": None if status.drills.last is None else describe_drill(status.drills.last),
         "lastGoodDrill": None if status.drills.good is None else describe_drill(status.drills.good),

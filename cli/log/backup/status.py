@@ -150,6 +150,7 @@ def _of_daemon(options: Any, content: dict[str, Any], lines: list[str]) -> bool:
         lines.append("")
     lines += [
         f"daemon: {found['state']}{why}; {lag}",
+        *(f"damaged: {sentence}" for sentence in found["damaged"]),
         *(f"held back: {one['topic']}-{one['partition']}: {one['reason']}" for one in found["held"]),
         *(f"waits for: {_unsent_text(one)}" for one in found["waitsFor"]),
         *(f"from before a pass of the cleaner: {_unsent_text(one)}" for one in found["beforePass"]),
@@ -163,4 +164,4 @@ def _of_daemon(options: Any, content: dict[str, Any], lines: list[str]) -> bool:
             indent="  ",
         ),
     ]
-    return found["state"] == "running" and not found["held"]
+    return found["state"] == "running" and not found["held"] and not found["damaged"]

@@ -56,6 +56,7 @@ def _lag(status: BackupStatus, now_ms: int) -> Element:
     return card(
         status.store or "Backup",
         note(status.reason, kind="bad" if status.state == STOPPED else "warn") if status.reason else None,
+        note(f"A kept cut can't be read: {progress.damaged[0]}", kind="bad") if progress.damaged else None,
         facts(
             ("state", badge(status.state, "good" if status.state == RUNNING else "warn")),
             ("would be lost with the disk now", _lag_text(status, is_late=is_late)),

@@ -126,3 +126,4 @@ def test_a_kept_cut_that_cannot_be_read_is_a_problem() -> None:
     )  # fmt: skip
     (problem,) = _backup_problems(status(progress=Progress(damaged=("cuts/3 …", "cuts/4 …", "cuts/5 …"))))
     assert "(2 more cuts are damaged)" in str(problem)
+    assert describe_backup(status(progress=Progress(damaged=("cuts/3 …",))))["damaged"] == ["cuts/3 …"]
