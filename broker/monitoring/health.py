@@ -136,8 +136,8 @@ def _backup_problems(status: BackupStatus) -> Iterator[Problem]:
             "`tidelog backup status --http` names all",
         )  # fmt: skip
     if damaged := status.progress.damaged:
-        more = f" ({len(damaged) - 1} more cuts are damaged)" if len(damaged) > 1 else ""
-        yield Problem("backup_damaged", status.store, f"a kept cut can't be read: {damaged[0]}{more}")
+        others = f" ({len(damaged) - 1} more cuts are damaged)" if len(damaged) > 1 else ""
+        yield Problem("backup_damaged", status.store, f"a kept cut can't be read: {damaged[0]}{others}")
     yield from _drill_problems(status)
 
 
