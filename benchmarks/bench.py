@@ -162,14 +162,12 @@ def main(arguments: Sequence[str]) -> int:
     work = options.directory / f"run-{os.getpid()}"
     session = Session(work, quick=options.quick, rounds=rounds, sides=sides, only=only)
     interrupted = False
-    awake = subprocess.Popen([built("keep_awake")])
     try:
+        session.keep_awake()
         measure(session, command)
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        awake.kill()
-        awake.wait()
         session.close()
     measured = [row for row in ROWS if row.name in session.samples]
     print("\n" + report.terminal(measured, session.samples))

@@ -44,18 +44,23 @@ def run(session: Session) -> None:
         wire.create_topic(broker.port, topic)
     for topic, size in ((COLD, session.seconds(1e9, 4e9)), (OLD, 200e6)):
         session.load(broker, "produce", topic, *BATCH_64K, "--depth", 5, "--bytes", int(size))
-    seconds = session.seconds(2.0, 8.0)
+    with session.may_sleep():
+        _rounds(session, one)
+
+
+def _rounds(session: Session, one: Wrapped) -> None:
+    broker, seconds = one.broker, session.seconds(2.0, 8.0)
     for number in range(session.round_count):
         alone = _produces(session, broker, seconds)
         dirty = [f"busy-{number}-{part}" for part in range(2)]
         for topic in dirty:
             write_dirty(session, broker, topic, SMALL, int(session.seconds(400e6, 1e9)))
         forget_pages(broker.partition_directory(COLD))
-        with _beside(session, one, dirty, seconds):
+        with _beside(session, one, dirty, seconds), session.standing_still() as still:
             together = _produces(session, broker, seconds)
         for topic in dirty:
             wire.delete_topic(broker.port, topic)
-        facts = {"p99_alone_us": alone["p99_us"], "p99_with_us": together["p99_us"]}
+        facts = {"p99_alone_us": alone["p99_us"], "p99_with_us": together["p99_us"], **still}
         session.add(P99, OURS, together["p99_us"] / 1000, facts)
         session.add(P99, QUIET, alone["p99_us"] / 1000)
     broker.remove()

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import wire
 from brokers import Broker, BrokerError, Tidelog
 from measure import KAFKA, OURS, QUIET, Goal, Row
-from session import Session, finish_load
+from session import Session
 
 MIB = 1 << 20
 BUFFER_BYTES = 32 * MIB  # a million keys are 24 MB of entries
@@ -79,7 +79,8 @@ def run(session: Session) -> None:
                 one, _ = _clean(session, broker, f"lz4-{number}", LARGE, size)
                 session.add(LZ4, side, one.rate, one.details())
             if session.wants(PRODUCE):
-                _measure_produce(session, side, broker, f"busy-{number}", size)
+                with session.may_sleep():
+                    _measure_produce(session, side, broker, f"busy-{number}", size)
     for broker in brokers.values():
         broker.stop()
         broker.remove()
@@ -121,12 +122,14 @@ def _measure_produce(session: Session, side: str, broker: Broker, topic: str, si
         for name in (topic, topic + "-more"):
             wire.alter_topic(broker.port, name, "cleanup.policy", "compact")
         time.sleep(0.3)  # the cleaner's back-off
-        together = finish_load(session.begin_load(broker, "produce", target, *load, "--seconds", seconds))
+        with session.standing_still() as still:
+            together = session.load(broker, "produce", target, *load, "--seconds", seconds)
         loaded = time.monotonic() - begin - 0.3
         cleaned = sum(_wait(broker, name).seconds for name in (topic, topic + "-more"))
         for name in (topic, topic + "-more"):
             wire.delete_topic(broker.port, name)
     facts = {"p99_alone_us": alone["p99_us"], "p99_with_us": together["p99_us"], "overlap": min(1.0, cleaned / loaded)}
+    facts |= still
     session.add(PRODUCE, side, together["p99_us"] / 1000, facts)
     if side == OURS:
         session.add(PRODUCE, QUIET, alone["p99_us"] / 1000)

@@ -174,6 +174,7 @@ DETAIL_TITLES = {
     "p999_us": "p99.9 µs",
     "p99_alone_us": "p99 alone µs",
     "p99_with_us": "p99 during µs",
+    "machine_p99_us": "machine's p99 µs",
     "overlap": "overlap",
     "fdatasync_us": "fdatasync µs",
 }
