@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     from ...storage.io.filesystem import File
     from .read_ahead import Stream
 
-#: Bytes of one read, at most and at least.
-MOST_BYTES = 1 << 20
+#: Bytes of one read, at first, at most and at least. A slice that is asked for has 1 MiB; ahead a quick disk reads more at once.
+FIRST_BYTES = 1 << 20
+MOST_BYTES = 4 << 20
 LEAST_BYTES = 128 << 10
 #: Bytes of one read ahead where catching up goes first: what the disk is busy with while slices are sent.
-MOST_AHEAD_BYTES = 4 << 20
+MOST_AHEAD_BYTES = 8 << 20
 #: Bytes that may be read ahead for all streams together, on all devices.
 MOST_AHEAD_OF_ALL = 64 << 20
 #: Seconds. A read that took longer is followed by smaller ones; one that took less than half of it by larger ones.
@@ -134,7 +135,7 @@ class _Device:
         self.waiting: OrderedDict[Job, None] = OrderedDict()
         self.ahead: OrderedDict[Job, None] = OrderedDict()  # one of each stream at most
         self.under_way: set[Job] = set()
-        self.size = MOST_BYTES
+        self.size = FIRST_BYTES
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -258,11 +259,12 @@ class ColdReads:
         if stream.job is not None or stream.asked or stream.is_forgotten or self._closed:
             return
         # Two such reads for each stream: one whose pages are being sent, and the next.
-        most = min(MOST_AHEAD_BYTES if self._goes_first else MOST_BYTES, MOST_AHEAD_OF_ALL // 2 // len(self._streams))
+        most = MOST_AHEAD_BYTES if self._goes_first else max(device.size, FIRST_BYTES)
+        most = min(most, MOST_AHEAD_OF_ALL // 2 // len(self._streams))
         start = max(stream.position, stream.end)
         limit = min(stream.position + 2 * most, file.size())
         while start < limit:
-            step = min(MOST_BYTES, limit - start)
+            step = min(FIRST_BYTES, limit - start)
             cached = file.is_cached(start, step)
             if cached is None:  # the system does not tell: what was read ahead would be read again
                 return

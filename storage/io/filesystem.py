@@ -30,7 +30,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 # makes it less, never more.
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o750
-_SCRATCH_BYTES = 256 * 1024
+_SCRATCH_BYTES = 64 * 1024
+_MOST_VECTORS = 1000  # below IOV_MAX
 _RWF_DONTCACHE = 0x80
 """Drop the pages that this read brings into the cache, those read ahead too, and no others: Linux 6.14, by file system."""
 TEMPORARY_SUFFIX = ".tmp"  # Kafka's too: whichever broker starts next knows what the file is
@@ -461,10 +462,12 @@ class RealFile:
         try:
             platform.will_read(self._fd, position, length)
             # The advice only queues the reads; taking the bytes is what waits for them.
+            # All go to the same few pages, which stay in the processor's cache, and by one call: each would take the GIL again.
             scratch = memoryview(bytearray(min(length, _SCRATCH_BYTES)))
             at = position
             while at < end:
-                count = os.preadv(self._fd, [scratch[: end - at]], at)
+                whole, rest = divmod(end - at, len(scratch))
+                count = os.preadv(self._fd, [*[scratch] * min(whole, _MOST_VECTORS), scratch[:rest]], at)
                 if count == 0:
                     return
                 at += count
