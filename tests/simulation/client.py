@@ -7,7 +7,6 @@ connection that was silenced is given up by its client after a while, as a reque
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -22,6 +21,8 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 ANSWER_S = 90.0
 """Every request is answered, or its connection is closed, within so long beside what it asks to wait for."""
 _GIVE_UP_S = 5.0
+MOST_AT_ONCE = 1 << 16
+"""Bytes that a client reads at a time."""
 
 
 class Lost(Exception):
@@ -38,6 +39,7 @@ class Channel:
         self.host = host
         self._socket: SimSocket | None = None
         self._protocol = ClientProtocol(name)
+        self._inbox = bytearray()
         self.connections = 0
 
     async def ask(self, request: ApiMessage, response: type[ResponseT], version: int, wait_s: float = 0.0) -> ResponseT:
@@ -118,18 +120,23 @@ class Channel:
         except ConnectionRefusedError as error:
             raise Lost(str(error)) from None
         self._protocol = ClientProtocol(self.name)
+        self._inbox.clear()
         self.connections += 1
         return self._socket
 
     async def _frame(self, sock: Any) -> bytes:
-        (size,) = struct.unpack(">i", await self._receive(sock, 4))
-        return await self._receive(sock, size)
+        await self._receive(sock, 4)
+        end = 4 + int.from_bytes(self._inbox[:4], "big")
+        await self._receive(sock, end)
+        frame = bytes(self._inbox[4:end])
+        del self._inbox[:end]
+        return frame
 
-    async def _receive(self, sock: Any, count: int) -> bytes:
-        loop, data = asyncio.get_running_loop(), bytearray()
-        while len(data) < count:
-            chunk = await loop.sock_recv(sock, count - len(data))
+    async def _receive(self, sock: Any, count: int) -> None:
+        """Reads what comes until so many bytes are there."""
+        loop = asyncio.get_running_loop()
+        while len(self._inbox) < count:
+            chunk = await loop.sock_recv(sock, MOST_AT_ONCE)
             if not chunk:
                 raise EOFError("closed by the daemon")
-            data += chunk
-        return bytes(data)
+            self._inbox += chunk

@@ -10,10 +10,12 @@ import asyncio
 import selectors
 from asyncio.selector_events import BaseSelectorEventLoop
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-from simulation.network import Network, SimSocket
+from simulation.network import End, Network, SimSocket
 from simulation.scheduler import SECOND, SimTask, simulation
+from tidelog.storage.io.filesystem import Buffer
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -28,6 +30,8 @@ class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defin
         self._sleeper: SimTask | None = None
         self._signalled = False
         self._watched: Counter[object] = Counter()
+        self._readers: dict[End, asyncio.Future[None]] = {}
+        self._writers: dict[End, asyncio.Future[None]] = {}
 
     def _source(self, fd: int) -> object:
         """What the readiness of a descriptor hangs on."""
@@ -49,7 +53,7 @@ class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defin
 
     def changed(self, what: object) -> None:
         """A stream has changed: who sleeps here looks again, if it is one of its own. No switch point."""
-        if self._sleeper is not None and what in self._watched:
+        if self._sleeper is not None and (what in self._watched or what in self._readers or what in self._writers):
             simulation().wake(self._sleeper)
 
     def signal(self) -> None:
@@ -57,6 +61,16 @@ class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defin
         self._signalled = True
         if self._sleeper is not None:
             simulation().wake(self._sleeper)
+
+    async def until_ready(self, end: End, *, writable: bool = False) -> None:
+        """Waits until a `select` finds that the end may be read, or written; one of each kind at a time."""
+        waiting = self._writers if writable else self._readers
+        assert end not in waiting, "two wait for the same end"
+        future = waiting[end] = asyncio.get_running_loop().create_future()
+        try:
+            await future
+        finally:
+            del waiting[end]
 
     def close(self) -> None:
         if self in self._network.waiting:
@@ -68,8 +82,8 @@ class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defin
         sim.switch("select")
         deadline = None if timeout is None else sim.now_ns + int(max(timeout, 0) * SECOND)
         while True:
-            ready = self._ready()
-            if ready or self._signalled or (deadline is not None and deadline <= sim.now_ns):
+            ready, has_called = self._ready()
+            if ready or has_called or self._signalled or (deadline is not None and deadline <= sim.now_ns):
                 self._signalled = False
                 return ready
             self._sleeper = sim.current
@@ -78,8 +92,10 @@ class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defin
             finally:
                 self._sleeper = None
 
-    def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
-        found, descriptors = [], self._network.descriptors
+    def _ready(self) -> tuple[list[tuple[selectors.SelectorKey, int]], bool]:
+        """Sockets that are ready; and whether one was that `until_ready` waits for."""
+        found: list[tuple[selectors.SelectorKey, int]] = []
+        descriptors = self._network.descriptors
         for fd, key in self._fd_to_key.items():
             sock = descriptors.get(fd)
             if sock.__class__ is not SimSocket:
@@ -98,7 +114,14 @@ class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defin
                 found.append((key, events))
         if len(found) > 1:  # epoll promises no order
             simulation().rng.shuffle(found)
-        return found
+        waits = [future for end, future in self._readers.items() if (end.inbox or end.ended or end.is_reset)]
+        waits += [future for end, future in self._writers.items() if end.writable]
+        if len(waits) > 1:
+            simulation().rng.shuffle(waits)
+        for future in waits:
+            if not future.done():
+                future.set_result(None)
+        return found, bool(waits)
 
 
 class SimLoop(BaseSelectorEventLoop):
@@ -122,5 +145,26 @@ class SimLoop(BaseSelectorEventLoop):
         if not sim.current.killed:
             sim.switch("wake the loop")
 
-    def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
-        return super().call_soon_threadsafe(*args, **kwargs)
+    def tell(self, callback: Callable[[], object]) -> None:
+        """`call_soon_threadsafe` without a switch point: for who has the baton, and may not give it away."""
+        self.call_soon(callback)
+        self._sim_selector.signal()
+
+    async def sock_recv(self, sock: SimSocket, count: int) -> bytes:  # type: ignore[override]
+        """Without a callback that is registered and removed for each piece, as asyncio does it: clients read this way."""
+        while True:
+            try:
+                return sock.recv(count)
+            except BlockingIOError:
+                assert sock.end is not None
+                await self._sim_selector.until_ready(sock.end)
+
+    async def sock_sendall(self, sock: SimSocket, data: Buffer) -> None:  # type: ignore[override]
+        """As `sock_recv`."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[sock.send(rest) :]
+            except BlockingIOError:
+                assert sock.end is not None
+                await self._sim_selector.until_ready(sock.end, writable=True)

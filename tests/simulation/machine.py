@@ -167,18 +167,27 @@ class Machine:
 
     async def stop(self) -> None:
         """Stops it as SIGTERM does; returns when the process has ended. DiedError: it was killed meanwhile."""
-        loop, stop, task = self._loop, self._stop, self._task
+        loop, stop = self._loop, self._stop
         assert loop is not None
         assert stop is not None
-        assert task is not None
+        assert self._task is not None
         self.sim.watch = _nothing
         loop.call_soon_threadsafe(stop.set)
-        while not task.done:  # noqa: ASYNC110 - its thread has no loop left at its end
-            await asyncio.sleep(0.001)
+        await self.ended()
         if self.was_struck:
             raise DiedError
         if self.start_error is not None:
             raise self.start_error
+
+    async def ended(self) -> None:
+        """Returns when the daemon's main thread has come to its end, or none was started."""
+        task, world = self._task, asyncio.get_running_loop()
+        if task is None or task.done:
+            return
+        assert isinstance(world, SimLoop)
+        ended = asyncio.Event()
+        task.at_end.append(lambda: world.tell(ended.set))
+        await ended.wait()
 
     def left_open(self) -> list[str]:
         """Files and maps that a daemon has not given back, though it has stopped."""

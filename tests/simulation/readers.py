@@ -29,6 +29,8 @@ class Reader(Client):
     """Reads one partition from its start, and again from wherever it was."""
 
     versions = (5, 13)
+    sizes = (1, 900, 1 << 20), (0, 1, 1, 5000), (600, 1 << 20)
+    """Bytes of a partition at most, of an answer at least, and at most, of which each Fetch has one."""
 
     def __init__(self, world: World, part: Part, target: Target | None = None) -> None:
         super().__init__(world, part)
@@ -51,11 +53,12 @@ class Reader(Client):
     async def fetch(self, max_wait_ms: int) -> None:
         """One Fetch. Lost."""
         rng, (topic, number) = self.rng, self.place
+        of_partition, least, most = self.sizes
         part = fetches.FetchPartition(
-            partition=number, fetch_offset=self.position, partition_max_bytes=rng.choice((1, 900, 1 << 20))
+            partition=number, fetch_offset=self.position, partition_max_bytes=rng.choice(of_partition)
         )
         request = fetches.FetchRequest(
-            max_wait_ms=max_wait_ms, min_bytes=rng.choice((0, 1, 1, 5000)), max_bytes=rng.choice((600, 1 << 20)),
+            max_wait_ms=max_wait_ms, min_bytes=rng.choice(least), max_bytes=rng.choice(most),
             isolation_level=self.isolation, topics=[fetches.FetchTopic(topic=topic, partitions=[part])],
         )  # fmt: skip
         answer = await self.channel.ask(request, fetches.FetchResponse, self.version, max_wait_ms / 1000)
@@ -103,6 +106,12 @@ class Reader(Client):
                 return found.offset
             self.refuses(f"no offset of {self.place}", found.error_code, PASSING | GONE)
             await self.rest()
+
+
+class Judge(Reader):
+    """Reads as much at a time as there is: at the end of a run, when others have read in small pieces."""
+
+    sizes = (1 << 20,), (1,), (1 << 20,)
 
 
 class OldReader(Reader):

@@ -22,8 +22,6 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from hashlib import blake2b
-from types import FrameType
-from typing import Any
 
 MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
 
@@ -43,9 +41,6 @@ _LEAST_STEP_NS = 200
 _NEVER = 1 << 62
 #: Files whose frames stacks leave out.
 _ENGINE = ("/simulation/scheduler.py", "/simulation/primitives.py", "/threading.py")
-
-
-TraceFunction = Callable[[FrameType, str, Any], Any]
 
 
 def _nothing() -> None:
@@ -73,11 +68,12 @@ class SimTask:
 
     Attributes:
         group: the process that it belongs to; `kill` ends all threads of one.
+        at_end: called at its end, by its thread, and must not come to a switch point.
         thread: the `SimThread` that it runs, None for the main thread.
     """
 
     __slots__ = (
-        "alone", "baton", "deadline", "done", "group", "ident", "is_runnable", "joiners", "killed", "name", "number",
+        "alone", "at_end", "baton", "deadline", "done", "group", "ident", "is_runnable", "joiners", "killed", "name", "number",
         "priority", "started", "thread", "where", "woken",
     )  # fmt: skip
 
@@ -99,6 +95,7 @@ class SimTask:
         self.where = "start"
         self.ident = 0
         self.joiners: list[SimTask] = []
+        self.at_end: list[Callable[[], object]] = []
 
     def __repr__(self) -> str:
         return f"{self.group}/{self.name}#{self.number}"
@@ -109,7 +106,8 @@ class Simulation:
 
     Attributes:
         rng: what the world decides by: delays, faults. The scheduler has another one, which `schedule` changes too.
-        tracer: trace function of the daemon's threads (`sys.settrace`), None for none.
+        at_point: called by threads of the daemon that begin, or go on from a switch point; None: nothing. A step of a thread that
+            is alone, with others blocked, may be left out.
         watch: called at every WATCH_EVERY-th step, with the baton, and must not come to a switch point.
         steps: choices made so far.
         counts: what happened below the history, for reports.
@@ -138,7 +136,7 @@ class Simulation:
         self.by_priority = self._chooser.random() < 0.4
         self.switch_chance = self._chooser.choice((0.05, 0.2, 0.5, 0.9))
         self._change_chance = self._chooser.choice((0.001, 0.003, 0.01, 0.03))
-        self.tracer: TraceFunction | None = None
+        self.at_point: Callable[[SimTask], None] | None = None
         self.watch: Callable[[], None] = _nothing
         self.is_looking = False
         self._in_a_row = 0
@@ -187,8 +185,8 @@ class Simulation:
         task.baton.acquire()
         task.ident, task.started = _thread.get_ident(), True
         try:
-            if self.tracer is not None and task.group != WORLD:
-                sys.settrace(self.tracer)
+            if self.at_point is not None and task.group != WORLD:
+                self.at_point(task)
             if not task.killed:
                 run()
         except Killed:
@@ -202,6 +200,8 @@ class Simulation:
             self._leave_row(task)
             for joiner in task.joiners:
                 self.wake(joiner)
+            for callback in task.at_end:
+                callback()
             following, self._return_to = self._return_to, None
             self._give(following or self._choose(task))
 
@@ -258,6 +258,8 @@ class Simulation:
             self._hand_over(me, following)
         if self.failure is not None and me.number == 0:
             raise self.failure
+        if self.at_point is not None and me.group != WORLD:
+            self.at_point(me)
 
     def block(self, where: str, timeout_ns: int | None = None) -> bool:
         """Waits until `wake`, or for so long; False when the time is over."""
@@ -274,6 +276,8 @@ class Simulation:
             self._hand_over(me, following)
         if self.failure is not None and me.number == 0:
             raise self.failure
+        if self.at_point is not None and me.group != WORLD:
+            self.at_point(me)
         return me.woken
 
     def sleep(self, seconds: float) -> None:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import pytest
 from simulation.loop import SimLoop
 from simulation.network import Network
+from simulation.preemption import Preemption
 from simulation.primitives import installed
 from simulation.scheduler import Deadlock, Killed, Simulation, SimulationError, TooManySteps
 
@@ -104,6 +105,61 @@ def test_the_short_way_of_a_thread_alone_makes_the_run_that_choosing_makes() -> 
         with _AlwaysChooses(seed) as sim:
             slowly = busy(sim)
         assert in_simulation(seed, busy) == slowly
+
+
+ROOM = "/toys"
+"""Where `TOYS` stand, whose lines may be switch points: the lines of the engine must not be."""
+TOYS = """
+def adds(sim, box):
+    for _ in range(10):
+        found = box[0]
+        box[0] = found + 1
+    sim.switch("half")
+    for _ in range(10):
+        found = box[0]
+        box[0] = found + 1
+
+def works(sim):
+    for _ in range(100):
+        sim.switch("point")
+        for _ in range(5):
+            pass
+"""
+
+
+def with_lines(sim: Simulation, toy: str, *arguments: object, room: str = ROOM, chance: float) -> int:
+    """Has two threads of a daemon run a toy; how often a line was a switch point."""
+    toys: dict[str, Any] = {}
+    exec(compile(TOYS, f"{ROOM}/toys.py", "exec"), toys)
+    preemption = Preemption(sim, (room,), chance)
+    sim.at_point = preemption.at_point
+    tasks = [sim.spawn(name, lambda: toys[toy](sim, *arguments), group="daemon") for name in ("one", "other")]
+    while not all(task.done for task in tasks):
+        time.sleep(1)
+    return preemption.switches
+
+
+@pytest.mark.parametrize(("room", "may_be_lost"), [(ROOM, True), ("storage", False)])
+def test_finds_an_update_that_two_threads_lose_between_two_lines(room: str, may_be_lost: bool) -> None:
+    """No lock and no call is between them, and a thread is traced from its begin, or from a switch point that it comes back
+    to, on."""
+
+    def lost(sim: Simulation) -> int:
+        box = [0]
+        with_lines(sim, "adds", box, room=room, chance=0.02)
+        return 40 - box[0]
+
+    found = [in_simulation(seed, lost) for seed in range(SEEDS)]
+    assert min(found) == 0
+    assert (max(found) > 0) == may_be_lost
+    assert found == [in_simulation(seed, lost) for seed in range(SEEDS)]
+
+
+@pytest.mark.parametrize("chance", [0.003, 0.02, 0.1])
+def test_lines_are_switch_points_as_often_as_is_asked_however_few_stretches_are_traced(chance: float) -> None:
+    found = sum(in_simulation(seed, lambda sim: with_lines(sim, "works", chance=chance)) for seed in range(40))
+    lines = 2 * 100 * (2 + 6 + 5)
+    assert found == pytest.approx(40 * lines * chance, rel=0.3)
 
 
 def test_finds_a_signal_that_comes_before_anyone_waits() -> None:

@@ -76,7 +76,7 @@ class World:
         if self.plan.rooms:
             from simulation.preemption import Preemption
 
-            self.sim.tracer = Preemption(self.sim, self.plan.rooms, self.plan.line_chance).on_call
+            self.sim.at_point = Preemption(self.sim, self.plan.rooms, self.plan.line_chance).at_point
         await self.machine.start()
         for name, settings in self.plan.topics.items():
             await self.create(name, settings)
@@ -170,9 +170,9 @@ class World:
 
     async def _read_whole(self, place: Place, isolation: int) -> tuple[int, dict[int, str], int]:
         """The log's start, as it is afterwards, since retention goes on; the name of each record in it; where reading ended."""
-        from simulation.readers import EARLIEST, LATEST, Reader, Target
+        from simulation.readers import EARLIEST, LATEST, Judge, Target
 
-        reader = Reader(self, JUDGE, Target(place, isolation))
+        reader = Judge(self, JUDGE, Target(place, isolation))
         start = await self._surely(lambda: reader.offset_of(EARLIEST))
         end = await self._surely(lambda: reader.offset_of(LATEST))
         reader.position, stalls = start, 0
@@ -215,8 +215,7 @@ async def started(machine: Machine, patience_s: float, rng: random.Random) -> No
     """Starts the daemon, again and again while its disk refuses, or somebody kills it."""
     tries = 0
     while True:
-        while machine.is_up:  # noqa: ASYNC110 - who was killed at a call of the disk is not at its end yet
-            await asyncio.sleep(0.001)
+        await machine.ended()  # who was killed at a call of the disk is not at its end yet
         try:
             await machine.start()
         except DiedError:
