@@ -19,6 +19,7 @@ from tidelog.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tidelog.protocol.schema import decode, encode
+from tidelog.storage.exceptions import KafkaStorageError
 
 
 @asynccontextmanager
@@ -136,6 +137,33 @@ async def test_one_directory_that_fails_takes_no_answer_from_the_others(
         assert await codes() == expected, "asked again, it is no better"
         machine.fake.fail_when(None)
         assert await codes() == dict.fromkeys(homes, (ErrorCode.NONE, 2))
+    machine.stop()
+
+
+@pytest.mark.parametrize("failing", ["/one", "/two"])
+async def test_logs_that_failed_take_no_answer_from_those_of_another_directory(tmp_path: Path, failing: str) -> None:
+    machine = World(directories=("/one", "/two"))
+    async with topic_world(tmp_path, machine.start()) as world:
+        await world.topics.create("t", 6, {})
+        machine.fake.fail_when(
+            lambda step: OSError(errno.EIO, "gone") if step.path.startswith(failing) and step.kind == "sync" else None
+        )
+        expected = {}
+        for index in range(6):
+            log = machine.manager.get("t", index)
+            assert log is not None
+            append(log, "a", "b", "c")
+            is_failing = log.log_directory.path.startswith(failing)
+            if is_failing and index > 1:  # one goes on until it is synced
+                with pytest.raises(KafkaStorageError):
+                    log.flush()
+                assert log.failure is not None
+            expected[index] = (ErrorCode.KAFKA_STORAGE_ERROR, -1) if is_failing else (ErrorCode.NONE, 2)
+        parts = [DeleteRecordsPartition(partition_index=index, offset=2) for index in expected]
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=parts)], timeout_ms=1)
+        (topic,) = (await delete_records(request, world.context(2))).topics
+        assert {row.partition_index: (row.error_code, row.low_watermark) for row in topic.partitions} == expected
+        machine.fake.fail_when(None)
     machine.stop()
 
 
