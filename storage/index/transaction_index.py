@@ -9,7 +9,7 @@ An entry stands in the segment that holds the abort marker, whose offset is its 
 last stable offset is the log's when the marker was written: once an entry's is at or above a fetch's end, no later
 entry can concern the fetch. The file is made with the first entry; most segments have none.
 
-Threads: the log's writer appends and truncates; `collect` and `all` read the file as it is and may be called from any
+Threads: the log's writer appends and truncates; `collect`, `all` and `all_with` read the file as it is and may be called from any
 thread.
 """
 
@@ -99,6 +99,28 @@ class TransactionIndex:
             data = self._file_system.read_bytes(self.path)
         except FileNotFoundError:
             return []
+        return self._decoded(data)
+
+    def all_with(self, known: tuple[AbortedTxn, ...]) -> tuple[AbortedTxn, ...]:
+        """All entries, as `all`, of which these were read before: where the last one of them still stands in its place nothing
+        before it is read again, since entries are appended, and cut off at the end alone.
+        """
+        if known:
+            start = (len(known) - 1) * _ENTRY.size
+            try:
+                file = self._file_system.open(self.path)
+            except FileNotFoundError:
+                return ()
+            try:
+                data = file.pread(max(0, file.size() - start), start)
+            finally:
+                file.close()
+            entries = self._decoded(data)
+            if entries and entries[0] == known[-1]:
+                return (*known, *entries[1:])
+        return tuple(self.all())
+
+    def _decoded(self, data: bytes) -> list[AbortedTxn]:
         whole = len(data) - len(data) % _ENTRY.size
         entries = []
         for version, *fields in _ENTRY.iter_unpack(memoryview(data)[:whole]):

@@ -158,7 +158,7 @@ class AbortedTransactions:
         self._view = view  # last: a reader that sees it sees the rest
 
     def _read_active(self, base_offset: int) -> tuple[AbortedTxn, ...]:
-        """Entries of the active segment: one system call unless the file has changed since they were read."""
+        """Entries of the active segment: one system call unless the file has changed since they were read, else what is new."""
         directory = self._directory
         changes = self._changes
         try:
@@ -168,15 +168,16 @@ class AbortedTransactions:
         state = (base_offset, changes, stat)
         kept = self._active
         if kept is None or kept[0] != state:
-            self._active = kept = (state, self._read(base_offset))
+            known = kept[1] if kept is not None and kept[0][0] == base_offset else ()
+            self._active = kept = (state, self._read(base_offset, known))
         return kept[1]
 
-    def _read(self, base_offset: int) -> tuple[AbortedTxn, ...]:
+    def _read(self, base_offset: int, known: tuple[AbortedTxn, ...] = ()) -> tuple[AbortedTxn, ...]:
         directory = self._directory
         path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX)
         if not directory.file_system.exists(path):
             return ()
-        return tuple(TransactionIndex(directory.file_system, path, base_offset).all())
+        return TransactionIndex(directory.file_system, path, base_offset).all_with(known)
 
 
 def _last_offset(view: tuple[LogSegment, ...], offset: int, info: FetchDataInfo) -> int:

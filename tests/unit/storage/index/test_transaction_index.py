@@ -4,6 +4,8 @@ import errno
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.fake_filesystem import FakeFileSystem
 from tidelog.storage.exceptions import CorruptIndexError, InvalidOffsetError
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex, TxnIndexSearchResult
@@ -128,3 +130,22 @@ def test_an_append_that_fails_leaves_no_trace(system: FakeFileSystem, index: Tra
         index.append(AbortedTxn(1, 300, 400, 401))
     assert index.all() == KAFKAS
     index.append(AbortedTxn(1, 300, 400, 401))
+
+
+@given(st.lists(st.tuples(st.sampled_from(("append", "truncate", "look")), st.integers(0, 3)), max_size=40))
+def test_what_was_read_before_is_believed_only_where_it_still_stands(steps: list[tuple[str, int]]) -> None:
+    """Appends, and entries taken out again at the end, between two looks."""
+    index = TransactionIndex(FakeFileSystem(), "/i.txnindex", 0)
+    known: tuple[AbortedTxn, ...] = ()
+    end = 0
+    for step, number in steps:
+        if step == "append":
+            index.append(AbortedTxn(number, end, end, end))
+            end += 1
+        elif step == "truncate":
+            end = max(0, end - number)
+            index.truncate_to(end)
+        else:
+            known = index.all_with(known)
+            assert list(known) == index.all()
+    index.close()

@@ -173,7 +173,7 @@ def test_the_active_segments_index_is_read_again_when_it_has_changed_and_not_for
         append_marker(log, number, 0, commit=False)
         expected = list(range(1, number + 1))
         assert [aborted(log) for _ in range(10)] == [expected] * 10
-        assert counted.reads == number
+        assert counted.reads == 1, "of the second look, what is new alone"
     world.stop()
 
 
@@ -490,4 +490,19 @@ def test_the_last_offset_in_a_slice_is_that_of_a_walk_through_it(damage: str) ->
                 if each.position >= first.position and each.position + each.size <= end
             ]
             assert segment.last_offset_in(first.position, end) == max(inside, default=None)
+    world.stop()
+
+
+def test_what_is_new_in_the_active_segments_index_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read on the loop's thread, after each abort, and may have a million entries."""
+    world, log = many_aborts(30)
+    producer = Producer(8)
+    assert len(aborted(log)) == 30
+    whole = TransactionIndex.all
+    monkeypatch.setattr(TransactionIndex, "all", lambda _: pytest.fail("all of it was read"))
+    for number in range(5):
+        producer.send(log, (b"k", b"v"))
+        producer.end(log, commit=False)
+        assert aborted(log) == [7] * 30 + [8] * (number + 1)
+    monkeypatch.setattr(TransactionIndex, "all", whole)
     world.stop()
