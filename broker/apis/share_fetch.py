@@ -127,6 +127,7 @@ async def _answer(
         code, message = error_code(error)
         if code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             forget_names(request)
+            error.__traceback__ = None  # its frames have them too
             waits()
             await services.purgatory.wait((), request.max_wait_ms, lambda last: True if last else None)
         return _failed(services, version, correlation_id, code, message)

@@ -16,6 +16,7 @@ from support.patience import until
 from support.share_client import ACCEPT, REJECT, RELEASE, RENEW, ShareClient
 from support.wire_client import WireClient
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
+from tidelog.broker.share.sessions import TopicIdPartition
 from tidelog.cli.groups import describe as describe_groups
 from tidelog.cli.groups import picture
 from tidelog.cli.support.kafka_client import KafkaClient
@@ -435,17 +436,21 @@ def test_a_share_fetch_that_waits_keeps_neither_its_names_nor_the_lane_of_long_r
     services.share.get().sessions.max_partitions = 5_000
     refused = threading.Thread(target=bob.fetch, kwargs={"max_wait_ms": 60_000})
     refused.start()
-    until(lambda: services.purgatory.waiting == 2, "one that waits to come again")
-    assert services.long_requests.taken == 2
-    assert len(services.long_requests) == 0, "nobody waits for the lane"
-    requests = [each for each in gc.get_objects() if type(each) is ShareFetchRequest]
-    assert sum(bool(each.topics) for each in requests) == 2, "those are what the clients sent, not what the daemon read"
-    third = services.long_requests.try_acquire()
-    assert third is not None, "another one would be in work"
-    services.loop.call_soon_threadsafe(third.release)
-    services.loop.call_soon_threadsafe(services.purgatory.expire_all)
-    waiting.join()
-    refused.join()
+    try:
+        until(lambda: services.purgatory.waiting == 2, "one that waits to come again")
+        assert services.long_requests.taken == 2
+        gc.collect()
+        found = gc.get_objects()
+        requests = [each for each in found if type(each) is ShareFetchRequest]
+        assert sum(bool(each.topics) for each in requests) == 2, "what the clients sent, not what the daemon read"
+        assert 3_000 <= sum(type(each) is TopicIdPartition for each in found) < 4_000, "those of one session"
+        third = services.long_requests.try_acquire()
+        assert third is not None, "another one would be in work"
+        services.loop.call_soon_threadsafe(third.release)
+    finally:
+        services.loop.call_soon_threadsafe(services.purgatory.expire_all)
+        waiting.join()
+        refused.join()
 
 
 def test_starts_of_very_many_partitions_are_set_in_turns(world: World) -> None:
