@@ -3,8 +3,7 @@
 - 0 has no rebalance time-out: that of the session counts.
 - 4: a new dynamic member is first given its id (MEMBER_ID_REQUIRED, KIP-394); 5: static members (KIP-345);
   7: the answer has the protocol's type; 8: a reason for the log; 9: a static leader may keep its assignment (KIP-814).
-- The answer comes when all members have joined, or the rebalance time-out is over. Others have
-  their turn between parts of very many protocols.
+- The answer comes when all members have joined, or the rebalance time-out is over.
 """
 
 from __future__ import annotations
@@ -19,13 +18,10 @@ from ..network.pending_response import map_maybe_awaitable
 from ..requests.access import requires_field
 from ..requests.authorized_operations import visible_topics
 from ..requests.registry import api
-from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-
-_Reply = JoinGroupResponse | Awaitable[JoinGroupResponse]
 
 
 @api(
@@ -33,22 +29,13 @@ _Reply = JoinGroupResponse | Awaitable[JoinGroupResponse]
     (0, 9),
     JoinGroupRequest,
     requires=(requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
-    many_names=True,
-    waits_for_others=True,
 )
-def join_group(request: JoinGroupRequest, context: RequestContext) -> _Reply | ChunkedResult[_Reply]:
-    answer = run_in_chunks(_steps(request, context), context)
-    return answer  # noqa: RET504 -- mypy would take the whole for what is awaited
-
-
-def _steps(request: JoinGroupRequest, context: RequestContext) -> Steps[_Reply]:
+def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     version = context.api_version
     # As in Kafka, where a protocol's name is its key: of two by one name the first counts.
     protocols: dict[str, GroupProtocol] = {}
     for protocol in request.protocols:
-        if protocol.name not in protocols:
-            protocols[protocol.name] = GroupProtocol(protocol.name, protocol.metadata)
-        yield 1
+        protocols.setdefault(protocol.name, GroupProtocol(protocol.name, protocol.metadata))
     outcome = context.services.groups.join(
         JoinRequest(
             request.group_id,

@@ -25,8 +25,9 @@ class JoinGroupRequest(ApiMessage):
     API_KEY = ApiKey.JOIN_GROUP
     VERSIONS = (0, 9)
     FLEXIBLE_FROM = 6
-    #: What a join does with its protocols is done in one piece, some 0.6 µs each; clients have fewer than ten.
-    MOST_ELEMENTS = 1_000
+    #: What a join does with its protocols is done in one piece, a microsecond each, and again in each rebalance; clients have
+    #: fewer than ten.
+    MOST_ELEMENTS = 100
 
     group_id: str = string()
     session_timeout_ms: int = int32()

@@ -468,17 +468,27 @@ class GroupMetadata:
         self.subscribed_topics = self.compute_subscribed_topics()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """None for groups that are not of consumers, and where a member's subscription cannot be read."""
+        """None for groups that are not of consumers, and where a member's subscription cannot be read, or all of them have more
+        than `MOST_TOPICS` names to read. Lists that several members have alike are read once."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         if not self.members:
             return frozenset()
         topics: set[str] = set()
+        lists: list[bytes] = []
+        left = MOST_TOPICS
         for member in self.members.values():
-            subscription = subscribed_topics(member.metadata(self.protocol_name))
-            if subscription is None:
+            metadata = member.metadata(self.protocol_name)
+            if any(metadata.startswith(known, _VERSION_BYTES) for known in lists):
+                continue
+            found = _topic_list(metadata, left)
+            if found is None:
                 return None
-            topics.update(subscription)
+            names, end = found
+            topics.update(names)
+            left -= len(names)
+            if len(lists) < _LISTS:
+                lists.append(metadata[_VERSION_BYTES:end])
         return frozenset(topics)
 
     @staticmethod
@@ -499,18 +509,31 @@ class GroupMetadata:
 
 
 _SUBSCRIPTION_HEAD = struct.Struct(">hi")  # version, number of topics; all later versions begin the same way
+_VERSION_BYTES = 2
 _STRING_LENGTH = struct.Struct(">h")
+MOST_TOPICS = 10_000
+"""Names that are read of the subscriptions of a group each time that a generation begins, 4 ms of the loop; a member may bring
+300,000. Of a group with more it is not known what it reads, so that its offsets stay."""
+_LISTS = 16
+"""Different lists of topics that are remembered, so that members who subscribe alike cost the comparison."""
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Topics of a consumer's subscription (ConsumerProtocolSubscription, any version); None when it is not one."""
+    """Topics of a consumer's subscription (ConsumerProtocolSubscription, any version); None when it is not one, or has more than
+    `MOST_TOPICS`."""
+    found = _topic_list(metadata, MOST_TOPICS)
+    return None if found is None else frozenset(found[0])
+
+
+def _topic_list(metadata: bytes, most: int) -> tuple[list[str], int] | None:
+    """Names in a consumer's subscription, and where they end in it; None when it is not one, or has more than `most`."""
     if len(metadata) < _SUBSCRIPTION_HEAD.size:
         return None
     _, count = _SUBSCRIPTION_HEAD.unpack_from(metadata)
     position = _SUBSCRIPTION_HEAD.size
-    if not 0 <= count <= (len(metadata) - position) // _STRING_LENGTH.size:
+    if not 0 <= count <= min(most, (len(metadata) - position) // _STRING_LENGTH.size):
         return None
-    topics = set()
+    topics = []
     for _ in range(count):
         if position + _STRING_LENGTH.size > len(metadata):
             return None
@@ -519,8 +542,8 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
         if not 0 <= length <= len(metadata) - position:
             return None
         try:
-            topics.add(metadata[position : position + length].decode())
+            topics.append(metadata[position : position + length].decode())
         except UnicodeDecodeError:
             return None
         position += length
-    return frozenset(topics)
+    return topics, position

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.groups import subscription
+from tidelog.broker.groups.classic import metadata
 from tidelog.broker.groups.classic.events import GroupProtocol, JoinAnswered, JoinResult, SyncAnswered, SyncResult
 from tidelog.broker.groups.classic.metadata import (
     COMMIT_ANSWER,
@@ -204,6 +205,31 @@ def test_a_cut_off_subscription_is_none(topics, data):
 
 def test_a_huge_count_is_not_believed():
     assert subscribed_topics(b"\x00\x00\x7f\xff\xff\xff") is None
+
+
+def test_a_groups_subscriptions_are_read_up_to_a_bound_and_those_that_are_alike_once(monkeypatch):
+    """A member may bring a megabyte of names, and all members' are read on the loop's thread when a generation begins."""
+    monkeypatch.setattr(metadata, "MOST_TOPICS", 10)
+    ten = [f"t{number}" for number in range(10)]
+    alike = [
+        member(f"m{number}", GroupProtocol("range", subscription(*ten)[:-4] + b"owned by %d" % number))
+        for number in range(30)
+    ]
+    group = group_of(*alike)
+    group.protocol_name = "range"
+    assert group.compute_subscribed_topics() == set(ten)
+    group.add(member("other", GroupProtocol("range", subscription("t0"))), None)
+    assert group.compute_subscribed_topics() is None, "it is the eleventh name"
+    assert subscribed_topics(subscription(*ten, "more")) is None
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=3), min_size=1, max_size=30))
+def test_a_group_is_subscribed_to_what_any_member_is(lists):
+    group = group_of(
+        *(member(f"m{at}", GroupProtocol("range", subscription(*topics))) for at, topics in enumerate(lists))
+    )
+    group.protocol_name = "range"
+    assert group.compute_subscribed_topics() == {topic for topics in lists for topic in topics}
 
 
 def test_topics_of_a_group():
