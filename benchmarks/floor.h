@@ -14,6 +14,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+// The checksum is the daemon's own: what it costs is part of what a request costs at least.
+#include "../protocol/records/_records.h"
+
 enum { RECEIVE = 1 << 20, BATCH_HEADER = 61, ANSWER = 512, TAGS = 3 };
 
 static void die(const char *what) {
@@ -48,33 +51,6 @@ static uint8_t *put_uvarint(uint8_t *p, uint64_t v) {
     return p;
 }
 
-#if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t crc_by_instruction(const uint8_t *p, size_t n) {
-    uint64_t crc = 0xFFFFFFFF;
-    for (; n >= 8; n -= 8, p += 8) {
-        uint64_t word;
-        memcpy(&word, p, 8);
-        crc = __builtin_ia32_crc32di(crc, word);
-    }
-    for (; n; n--) crc = __builtin_ia32_crc32qi((uint32_t)crc, *p++);
-    return ~(uint32_t)crc;
-}
-#endif
-
-static uint32_t crc32c(const uint8_t *p, size_t n) {
-    static uint32_t table[256];
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("sse4.2")) return crc_by_instruction(p, n);
-#endif
-    for (uint32_t i = 0; !table[255] && i < 256; i++) {
-        table[i] = i;
-        for (int k = 0; k < 8; k++) table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0x82F63B78 : 0);
-    }
-    uint32_t crc = 0xFFFFFFFF;
-    while (n--) crc = crc >> 8 ^ table[(crc ^ *p++) & 255];
-    return ~crc;
-}
-
 // Produce v9..v12: the batch's CRC-32C is checked, its offset written into it, and the batch to the file.
 
 static int append_file;
@@ -82,6 +58,7 @@ static off_t append_size;
 static int64_t next_offset;
 
 static inline void open_append(const char *path) {
+    tl_crc32c_start();
     append_file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (append_file < 0) die(path);
 }
@@ -106,7 +83,7 @@ static inline ssize_t append_answer(uint8_t *frame, const uint8_t *end, uint8_t 
     uint64_t size = uvarint(&p, end) - 1;
     if (size < BATCH_HEADER || (uint64_t)(end - p) != size + TAGS || p[16] != 2) return -1;
     uint8_t *batch = frame + (p - frame);
-    if (12 + number(batch + 8, 4) != (int64_t)size || crc32c(batch + 21, size - 21) != (uint32_t)number(batch + 17, 4)) return -1;
+    if (12 + number(batch + 8, 4) != (int64_t)size || tl_crc32c(0, batch + 21, size - 21) != (uint32_t)number(batch + 17, 4)) return -1;
     int64_t base = next_offset;
     put(batch, base, 8);
     put(batch + 12, 0, 4);      // leader epoch
