@@ -62,16 +62,18 @@ class RandomLog:
             base = max(one for one in bases if one <= marker)
             path = directory / file_name(base, TRANSACTION_INDEX_SUFFIX)
             index = TransactionIndex(RealFileSystem(), path, base)
-            index.append(AbortedTxn(producer, first, marker, marker + 1))
+            # Committed data ended there, when the marker came, before those that were open still.
+            stable = min((other for _, other, end in self.aborted if end > marker), default=marker + 1)
+            index.append(AbortedTxn(producer, first, marker, min(stable, marker + 1)))
             index.close()
 
 
 @st.composite
-def random_logs(draw: st.DrawFn) -> RandomLog:
+def random_logs(draw: st.DrawFn, least_format: int = 0) -> RandomLog:
     """Legacy formats first, if any; some transactions stay open."""
     log = RandomLog()
     log.first = end = draw(st.integers(0, 50))
-    oldest = draw(st.integers(0, 2))
+    oldest = draw(st.integers(least_format, 2))
     open_since: dict[int, int] = {}
     members: dict[int, list[int]] = {}
     for _ in range(draw(st.integers(1, 14))):
