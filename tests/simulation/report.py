@@ -1,9 +1,15 @@
-"""What many runs came to, and the page about it: docs/reports/simulation.md."""
+"""What many runs came to, and the page about it: docs/reports/simulation.md.
+
+Runs are made in goes (`make simulate-report`): what each came to is a `Part` of a file, and the page is about all of them.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 _CROSS = " × "
 
@@ -30,16 +36,78 @@ class Totals:
         self.events.update(events)
         self.in_runs.update(dict.fromkeys(events, 1))
 
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.runs + other.runs, self.failed + other.failed, self.virtual_s + other.virtual_s, self.cpu_s + other.cpu_s,
+            self.real_s + other.real_s, self.events + other.events, self.in_runs + other.in_runs,
+        )  # fmt: skip
+
+    @property
+    def speed(self) -> float:
+        """Virtual seconds in a real one."""
+        return self.virtual_s / max(self.real_s, 1e-9)
+
+    @property
+    def cpu_of_run_s(self) -> float:
+        return self.cpu_s / max(self.runs, 1)
+
     @property
     def line(self) -> str:
         return (
             f"{self.runs} runs, {len(self.failed)} failed {self.failed or ''}: {self.virtual_s:.0f} s of virtual time in "
-            f"{self.cpu_s:.0f} s of CPU, {self.real_s:.0f} s: {self.virtual_s / max(self.real_s, 1e-9):.0f} × real time"
+            f"{self.cpu_s:.0f} s of CPU, {self.real_s:.0f} s: {self.speed:.0f} × real time"
         )
 
 
-def report(totals: Totals) -> str:
+@dataclass
+class Part:
+    """Runs of consecutive seeds, from `first` on, of one commit."""
+
+    commit: str
+    first: int
+    totals: Totals
+
+    @property
+    def last(self) -> int:
+        return self.first + self.totals.runs - 1
+
+
+class Parts:
+    """What is known of runs, in a file. A seed that was run once, by whichever commit, is not run again."""
+
+    def __init__(self, path: Path) -> None:
+        """An empty list where no file is."""
+        self._path = path
+        self.parts: list[Part] = []
+        if path.exists():
+            for row in json.loads(path.read_text(encoding="utf-8")):
+                counted = {name: Counter(row["totals"].pop(name)) for name in ("events", "in_runs")}
+                self.parts.append(Part(row["commit"], row["first"], Totals(**row["totals"], **counted)))
+
+    @property
+    def upto(self) -> int:
+        """The last seed that was run; 0 for none."""
+        return max((part.last for part in self.parts), default=0)
+
+    def add(self, part: Part) -> None:
+        """Keeps what was run behind all others, in the file too."""
+        assert part.first > self.upto, "these seeds were run before"
+        before = self.parts[-1] if self.parts else None
+        if before is not None and before.commit == part.commit and before.last + 1 == part.first:
+            before.totals += part.totals
+        elif part.totals.runs:
+            self.parts.append(part)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [{"commit": each.commit, "first": each.first, "totals": vars(each.totals)} for each in self.parts]
+        new = self._path.with_suffix(".new")
+        new.write_text(json.dumps(rows), encoding="utf-8")
+        new.replace(self._path)
+
+
+def report(parts: Iterable[Part]) -> str:
     """The page, as Markdown."""
+    parts = list(parts)
+    totals = sum((part.totals for part in parts), Totals())
     failed = f"Failed: {', '.join(map(str, totals.failed))}." if totals.failed else "None failed."
     lines = [
         "# What simulations met",
@@ -49,7 +117,11 @@ def report(totals: Totals) -> str:
         "([ADR 88](../adr/0088-simulation.md), [ADR 91](../adr/0091-simulation-finds.md)).",
         "",
         f"{totals.runs:,} runs, {totals.virtual_s / 3600:.1f} h of virtual time in {totals.cpu_s / 60:.0f} min of CPU "
-        f"({totals.virtual_s / max(totals.real_s, 1e-9):.0f} × real time). {failed}",
+        f"({totals.speed:.0f} × real time, {totals.cpu_of_run_s:.2f} s of CPU a run). {failed} In goes, beside other work:",
+        "",
+        "| commit | seeds | failed | virtual time, h | CPU of a run, s | × real time |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+        *map(_row, parts),
         "",
         "## Which trouble met what",
         "",
@@ -66,6 +138,14 @@ def report(totals: Totals) -> str:
         if _CROSS not in event:
             lines.append(f"| {event} | {count:,} | {totals.in_runs[event]:,} |")
     return "\n".join(lines) + "\n"
+
+
+def _row(part: Part) -> str:
+    totals = part.totals
+    return (
+        f"| {part.commit} | {part.first:,} to {part.last:,} | {len(totals.failed)} | {totals.virtual_s / 3600:.1f} "
+        f"| {totals.cpu_of_run_s:.2f} | {totals.speed:.0f} |"
+    )
 
 
 def _matrix(events: Counter[str]) -> list[str]:

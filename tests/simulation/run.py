@@ -3,6 +3,7 @@
     python -m simulation.run --seed 7                    one run, again and again the same
     python -m simulation.run --first 1 --count 200       two hundred
     python -m simulation.run                             until it is stopped
+    python -m simulation.run --count 20000 --seconds 200 --state FILE --report PAGE      a go of many, each time the next seeds
     python -m simulation.run --seed 7 --keep 0,3x8 --schedule 2      with some of its parts, in another order of threads
 
 Each seed has a process of its own, forked from one that has imported everything, so that no run knows of another. The last line
@@ -25,6 +26,7 @@ import json
 import logging
 import os
 import select
+import subprocess
 import sys
 import time
 import traceback
@@ -35,7 +37,8 @@ from typing import NamedTuple
 from simulation import planted, smaller
 from simulation.plan import CLIENTS, Part, Plan
 from simulation.primitives import installed
-from simulation.report import Totals, report
+from simulation.report import Part as Runs
+from simulation.report import Parts, Totals, report
 
 #: Events of its history that a failure prints, and steps of its trace.
 LAST_EVENTS = int(os.environ.get("SIMULATION_EVENTS", "40"))
@@ -244,6 +247,9 @@ def arguments_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--backup", action="store_true", help="with a backup; cuts are restored and judged at the end")
     parser.add_argument("--report", type=Path, help="writes what met what there")
     parser.add_argument(
+        "--state", type=Path, help="keeps there what runs came to, goes on behind them, and reports on all of them"
+    )
+    parser.add_argument(
         "--planted", metavar="NAME", help="with a defect of `planted.py`; stops at the first seed that fails"
     )
     return parser.parse_args(arguments)
@@ -267,8 +273,7 @@ def plans_of(options: argparse.Namespace) -> Iterator[Plan]:
         yield plan.keeping(plan.parts, options.schedule)
         return
     began = _real_time()
-    seeds = itertools.count(options.first)
-    for seed in seeds if options.count is None else itertools.islice(seeds, options.count):
+    for seed in itertools.count(options.first) if options.last is None else range(options.first, options.last + 1):
         if options.seconds is not None and _real_time() - began >= options.seconds:
             return
         yield plan_of(seed, options)
@@ -276,7 +281,11 @@ def plans_of(options: argparse.Namespace) -> Iterator[Plan]:
 
 def main(arguments: list[str]) -> int:
     options = arguments_of(arguments)
-    totals = Totals()
+    options.last = None if options.count is None else options.first + options.count - 1
+    runs = Runs(_commit(), options.first, totals := Totals())
+    kept = None if options.state is None else Parts(options.state)
+    if kept is not None:
+        runs.first = options.first = max(options.first, kept.upto + 1)
     if options.planted is not None:
         planted.plant(options.planted)
         options.smaller_s = 0.0
@@ -295,13 +304,22 @@ def main(arguments: list[str]) -> int:
         except KeyboardInterrupt:
             print("stopped")
     totals.real_s = _real_time() - began
+    if kept is not None:
+        kept.add(runs)
     if options.seed is None:
         print(totals.line)
         for event, count in totals.events.most_common():
             print(f"{count:9} {event}")
     if options.report is not None:
-        options.report.write_text(report(totals), encoding="utf-8")
+        options.report.write_text(report([runs] if kept is None else kept.parts), encoding="utf-8")
     return 1 if totals.failed else 0
+
+
+def _commit() -> str:
+    """The commit that is simulated; `-dirty`: with changes."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    told = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return told.stdout.strip() or "unknown"
 
 
 def _tell(result: Result, options: argparse.Namespace, number: int) -> None:

@@ -6,8 +6,8 @@
 simulate: $(VENV)/.dev    ## the daemon under schedules, crashes, bad disks and lost connections, from numbers (SEED=7, or until stopped)
 	@cd tests && ../$(BIN)/python -m simulation.run $(if $(BACKUP),--backup) $(if $(SEED),--seed $(SEED) $(if $(KEEP),--keep $(KEEP)) $(if $(SCHEDULE),--schedule $(SCHEDULE)),--first $(or $(FIRST),1) $(if $(COUNT),--count $(COUNT)))
 
-simulate-report: $(VENV)/.dev  ## writes docs/reports/simulation.md: what met what in COUNT runs (20000, about two hours)
-	@cd tests && ../$(BIN)/python -m simulation.run --first $(or $(FIRST),1) --count $(or $(COUNT),20000) --report ../docs/reports/simulation.md
+simulate-report: $(VENV)/.dev  ## writes docs/reports/simulation.md: what met what in COUNT runs (20000); SECONDS=200 and again goes on
+	@cd tests && ../$(BIN)/python -m simulation.run --count $(or $(COUNT),20000) $(if $(SECONDS),--seconds $(SECONDS)) --state ../.cache/simulation.json --report ../docs/reports/simulation.md
 
 # Planted defects: names' beginnings in DEFECTS, seconds for each in SECONDS; goes on where the last hunt was stopped.
 .PHONY: simulate-planted

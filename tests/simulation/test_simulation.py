@@ -64,6 +64,15 @@ def test_parts_of_a_run_are_a_run() -> None:
     assert line.startswith("seed 3: ok steps=")
 
 
+def test_runs_that_are_kept_are_gone_on_with(tmp_path: Path) -> None:
+    state, page = tmp_path / "runs.json", tmp_path / "page.md"
+    how = "--state", str(state), "--report", str(page)
+    assert any(line.startswith("1 runs, 0 failed") for line in lines_of("--count", "1", *how))
+    assert any(line.startswith("1 runs, 0 failed") for line in lines_of("--count", "2", *how))
+    assert any(line.startswith("0 runs, 0 failed") for line in lines_of("--count", "2", *how))
+    assert "\n2 runs, " in page.read_text(encoding="utf-8")
+
+
 def test_finds_a_planted_defect(defect: Defect) -> None:
     told = lines_of("--planted", defect.name, "--count", str(defect.seeds), code=1, patience_s=3600.0)
     print(*[line for line in told if line.startswith("seed ")])
