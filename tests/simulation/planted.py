@@ -8,6 +8,7 @@ text the source no longer has fails, and has to be written anew.
     PUT_BACK    those that the daemon has had, put back
     DEFECTS     some of them, which a test looks for each time
     OF_BACKUPS  two more, of backups: looked for in runs with one (`test_backups.py`)
+    OF_RIGHTS   two more, of access rights
     hunt.py     looks for all, and writes docs/reports/planted.md
 
 A run counts how often it came to a changed line (`REACHED`): a defect that no run has come to can't be found by any.
@@ -29,6 +30,7 @@ from simulation.defects.of_cleaning import OF_CLEANING
 from simulation.defects.of_coordinators import OF_COORDINATORS
 from simulation.defects.of_logs import OF_LOGS
 from simulation.defects.of_requests import OF_REQUESTS
+from simulation.defects.of_rights import OF_RIGHTS
 from simulation.defects.put_back import PUT_BACK
 
 __all__ = ["ALL", "DEFECTS", "PLANTED", "PUT_BACK", "REACHED", "Defect", "Edit", "applied", "plant"]
@@ -146,7 +148,7 @@ def _reached() -> None:
 
 def named(name: str) -> Defect:
     """The defect of that name."""
-    return next(defect for defect in [*ALL, *OF_BACKUPS] if defect.name == name)
+    return next(defect for defect in [*ALL, *OF_BACKUPS, *OF_RIGHTS] if defect.name == name)
 
 
 def plant(name: str) -> None:
