@@ -21,9 +21,9 @@ from simulation.scheduler import SimTask, Simulation
 
 ROOT = Path(tidelog.storage.__file__).parents[1]
 
-LEAST_SHARE = 0.1
+LEAST_SHARE = 0.04
 """Of the stretches between switch points, in how many lines are traced, where lines are seldom switch points."""
-_MOST_OF_STRETCH = 0.25
+_MOST_OF_STRETCH = 0.5
 """Chance of a switch point at each line of a stretch, above which more stretches are traced."""
 
 

@@ -55,7 +55,10 @@ class SimLock:
             self._locked = True  # what is unwound may go through locks that are free
             return True
         sim.switch("lock")
-        if self._locked and (not blocking or timeout == 0):
+        if not self._locked:
+            self._locked = True
+            return True
+        if not blocking or timeout == 0:
             return False
         deadline = None if timeout < 0 else sim.now_ns + int(timeout * SECOND)
         while self._locked:
@@ -80,9 +83,10 @@ class SimLock:
         self._locked = False
         if sim is None:
             return
-        waiters, self._waiters = self._waiters, []
-        for task in waiters:
-            sim.wake(task)
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for task in waiters:
+                sim.wake(task)
         if not sim.current.killed:
             sim.switch("unlock")
 
