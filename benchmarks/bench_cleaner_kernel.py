@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from bench_kernel import machine, text
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
 from support import cleaner_reference as reference
 from tidelog.cleaner.kernel import _kernel as kernel
 from tidelog.protocol.records.attributes import Compression

@@ -13,10 +13,13 @@ import platform
 import random
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from support import records_reference as reference
 from tidelog.protocol.records import _kernel as kernel
