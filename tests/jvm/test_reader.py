@@ -15,6 +15,8 @@ from support.segment_dirs import write_checkpoint, write_log, write_segment
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.index.offset_index import OffsetIndex
+from tidelog.storage.index.time_index import TimeIndex
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.log.partition_metadata import write_partition_metadata
@@ -134,6 +136,19 @@ def test_a_range_begins_and_ends_within_batches(jvm: Jvm, tmp_path: Path) -> Non
     assert [row.offset for row in jvm.rows(tmp_path, "t", 0, 3, 12, columns="")] == list(range(3, 12))
     assert [row.offset for row in jvm.rows(tmp_path, "t", 0, 7, 8)] == [7]
     assert jvm.rows(tmp_path, "t", 0, 8, 8) == []
+
+
+def test_an_index_of_another_file_costs_time_and_no_rows(jvm: Jvm, tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    write_log(directory, [[batch(at) for at in range(20)]], index_interval=0)
+    index = directory / f"{0:020d}.index"
+    index.write_bytes(b"".join(OffsetIndex.ENTRY.pack(at, 75 * at + 7) for at in range(1, 15)))
+    assert [row.offset for row in jvm.rows(tmp_path, "t", 0, 10, 20)] == list(range(10, 20))
+    write_log(tmp_path / "u-0", [[batch(at) for at in range(20)]], index_interval=0)
+    write_checkpoint(tmp_path / "replication-offset-checkpoint", {("u", 0): 20})
+    time_index = tmp_path / "u-0" / f"{0:020d}.timeindex"
+    time_index.write_bytes(b"".join(TimeIndex.ENTRY.pack(at, at) for at in range(1, 5)))  # every record is of time 5
+    assert jvm.value("at", tmp_path, "u", 0, 5) == [0]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
