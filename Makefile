@@ -91,4 +91,4 @@ clean:           ## remove what was built, fetched and measured: all but what gi
 	rm -rf $(VENV) $(BUILT) 2>/dev/null || $(SUDO) rm -rf $(VENV) $(BUILT)
 	find . -name '.venv*' -prune -o -path ./data -prune -o -path ./.git -prune -o \( -name __pycache__ -o -name node_modules \) -prune -print \
 	  | xargs rm -rf
-	find $(FOLDERS) \( -name '*.so' -o -name '_*.c' \) -exec rm -f {} +
+	find $(FOLDERS) \( -name '*.so' -o -name '*.jar' -o -name '_*.c' \) -exec rm -f {} +

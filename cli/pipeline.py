@@ -84,6 +84,10 @@ def add_parser(commands: Subparsers) -> None:
     job.add_argument("--json", action="store_true", help="print one JSON object")
     job.set_defaults(run=_expected(_settle))
 
+    text = 'print where the jar of format("tidelog-files") is, for spark.jars of a session of your own'
+    job = jobs.add_parser("jar", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    job.set_defaults(run=_expected(_jar))
+
 
 def _job(
     jobs: Subparsers, name: str, work: Callable[[Any, Any, Callable[[int, int], None]], dict[str, Any]], text: str
@@ -316,4 +320,9 @@ def _settle(options: Any) -> int:
     with wire.KafkaClient(settings) as client:
         settled = committer.settle_all(client, options.commit_topic)
     _print({"job": "settle", "settled": settled}, options.json)
+    return 0
+
+
+def _jar(_: Any) -> int:
+    print(import_module("tidelog.pipeline.session").jar())
     return 0

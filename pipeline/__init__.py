@@ -7,7 +7,7 @@
 Start reading at `source.py` (Spark's side), then `planning/batch_plan.py` and `stream_plan.py` (what is read) and `places.py`
 (from where), `reading/segment_reader.py` (files) and `fetch_reader.py` (TCP), which decode with `batch_decoder.py`; `views.py`
 reduces. Of those only `source.py` knows Spark, and only `arrow.py` and `views.py` import pyarrow; nothing at all imports the
-broker. `wire/` asks brokers, `sink/` writes, `progress/` tells how far streams are.
+broker. `wire/` asks brokers, `sink/` writes, `progress/` tells how far streams are. `jvm/` reads files once more, in Java.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from .exceptions import PipelineError
@@ -22,6 +23,9 @@ from .exceptions import PipelineError
 OLDEST_SPARK = (4, 1)
 OLDEST_JAVA = 17
 
+
+#: The source in Java (`jvm/src`): `make jar` builds it, and wheels bring it that were built beside a JDK.
+JAR = Path(__file__).resolve().parent / "jvm" / "tidelog-spark.jar"
 
 #: Options that Spark must not show in plans and on its pages, beside what it hides by itself (passwords, secrets, tokens).
 HIDDEN_OPTIONS = "jaas|ssl.key|auth.user.info"
@@ -43,6 +47,8 @@ def session(
 ) -> Any:
     """A `SparkSession` with `format("tidelog")`; the running one if there is one. Driver. SetupError.
 
+    A new one has `format("tidelog-files")` too, if this installation has its jar: a running session cannot get it any more.
+
     `directory`: for Spark's temporary files and its warehouse; a new one in the system's by default. `settings` beat ours.
     """
     check_spark()
@@ -55,7 +61,7 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**default_settings(master, home), **(settings or {})}.items():
+    for key, value in with_jar({**default_settings(master, home), **(settings or {})}).items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
@@ -134,6 +140,24 @@ def default_settings(master: str, home: str) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         }
     return found
+
+
+def with_jar(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings with the jar of `format("tidelog-files")` among `spark.jars`, if this installation has one."""
+    if not JAR.is_file():
+        return dict(settings)
+    jars = [jar for jar in settings.get("spark.jars", "").split(",") if jar]
+    return {**settings, "spark.jars": ",".join([*jars, str(JAR)])}
+
+
+def jar() -> str:
+    """Path of that jar. SetupError: this installation has none."""
+    if not JAR.is_file():
+        raise SetupError(
+            f"this installation has no {JAR.name}: say `make jar` in a checkout, which needs a JDK, or install a wheel that was "
+            'built with one; format("tidelog") reads the same rows without it'
+        )
+    return str(JAR)
 
 
 def check_spark() -> None:

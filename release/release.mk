@@ -3,7 +3,7 @@
 # What of it every change passes: the wheel of Debian 12's Python for this processor, and the package that is made of it.
 PACKAGED := build/packaged
 
-wheels: $(VENV)/.release  ## manylinux wheels of every Python for x86_64 and aarch64, in dist (WHEELS="--only cp313-aarch64" for some)
+wheels: $(VENV)/.release $(if $(shell command -v javac),$(JAR))  ## manylinux wheels of every Python for x86_64 and aarch64, in dist (WHEELS="--only cp313-aarch64" for some)
 	$(BIN)/python release/wheels.py $(WHEELS)
 
 wheels-check: wheels      ## each wheel in a bare Debian root without a compiler (as root): served, produced, fetched

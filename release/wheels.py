@@ -8,7 +8,9 @@ for each processor where a release of Debian has that Python, else those of an i
 between Debian's two pyconfig.h of 3.11, and of 3.13, differ HAVE_GCC_ASM_*, HAVE_USABLE_WCHAR_T and PY_SUPPORT_TIER,
 and no size. A Python without headers is left out, and named.
 
-Wheels of the same commit are the same to the byte, wherever they are built by the same versions of zig and Cython.
+The jar of Spark's source in Java goes into each, if `make jar` has built it (`make wheels` does where there is a JDK).
+
+Wheels of the same commit are the same to the byte, wherever they are built by the same versions of zig, Cython and javac.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache" / "release"
+JAR = ROOT / "pipeline" / "jvm" / "tidelog-spark.jar"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
 GLIBC = (2, 17)
@@ -212,13 +215,17 @@ def download(suite: str, architecture: str, folder: Path, *packages: str, depend
 
 
 def source_tree(into: Path) -> Path:
-    """A copy of what git has, changes included: nothing that was built here comes along."""
+    """A copy of what git has, changes included: of what was built here the jar alone comes along."""
     names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
     for name in names:
         path = ROOT / name
         if name and path.is_file():
             (into / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, into / name)
+    if JAR.exists():  # `make jar` has built it, of these sources
+        shutil.copy2(JAR, into / JAR.relative_to(ROOT))
+    else:
+        say(f"without {JAR.name}: there is no JDK here, or nobody said `make jar`")
     return into
 
 

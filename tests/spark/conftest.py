@@ -41,13 +41,14 @@ def connector() -> str:
 def spark(tmp_path_factory: pytest.TempPathFactory, connector: str) -> Iterator[Any]:
     from pyspark.sql import SparkSession
     from tidelog.pipeline import register
+    from tidelog.pipeline.session import jar
 
     tests = str(Path(__file__).resolve().parents[1])
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
     session = (
         SparkSession.builder.master("local[2]")
-        .config("spark.jars", connector)
+        .config("spark.jars", f"{connector},{jar()}")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -1,6 +1,6 @@
 # The Spark rings: the pipeline in a real local session, and on a standalone cluster. Included by the Makefile, after compat.mk, which has Java,
 # and backup.mk, which has a server of S3.
-.PHONY: airflow spark spark-older spark-connector spark-connector-older spark-tables cluster cluster-all cluster-archive bench-pipeline
+.PHONY: airflow jar spark spark-older spark-connector spark-connector-older spark-tables cluster cluster-all cluster-archive bench-pipeline
 
 SPARK_CONNECTOR := .cache/spark/connector
 # Delta and Iceberg have no jars for PySpark 4.2 yet: what needs them is tried under the newest that both are made for.
@@ -9,12 +9,20 @@ OLDER_CONNECTOR := .cache/spark/connector-4.1
 TABLE_JARS := .cache/spark/tables
 EXECUTORS := .cache/spark/executors
 
-# `make test` leaves the views' properties out where the extra is not installed.
-spark: $(VENV)/.spark compat-tools spark-connector spark-tables .cache/backup/versitygw-$(VERSITYGW)  ## the pipeline under a local Spark
-	$(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py tests/unit/pipeline/jobs/test_buckets.py
+# The reader in the JVM, compiled against the oldest Spark that is supported.
+JAR := pipeline/jvm/tidelog-spark.jar
 
-spark-older: $(VENV)/.spark compat-tools $(OLDER_SPARK)/.installed spark-connector-older .cache/backup/versitygw-$(VERSITYGW)  ## the same under PySpark 4.1
-	PYTHONPATH=$(abspath $(OLDER_SPARK)) $(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py tests/unit/pipeline/jobs/test_buckets.py
+jar: $(JAR)               ## the jar of format("tidelog-files"), which wheels bring along (needs a JDK)
+
+$(JAR): release/jar.py $(shell find pipeline/jvm/src -name '*.java') | $(OLDER_SPARK)/.installed
+	$(BIN)/python release/jar.py $(OLDER_SPARK)
+
+# `make test` leaves the views' properties out where the extra is not installed.
+spark: $(VENV)/.spark compat-tools $(JAR) spark-connector spark-tables .cache/backup/versitygw-$(VERSITYGW)  ## the pipeline under a local Spark
+	$(BIN)/python -m pytest -q tests/spark tests/jvm tests/property/test_pipeline_views.py tests/unit/pipeline/jobs/test_buckets.py
+
+spark-older: $(VENV)/.spark compat-tools $(JAR) $(OLDER_SPARK)/.installed spark-connector-older .cache/backup/versitygw-$(VERSITYGW)  ## the same under PySpark 4.1
+	PYTHONPATH=$(abspath $(OLDER_SPARK)) $(BIN)/python -m pytest -q tests/spark tests/jvm tests/property/test_pipeline_views.py tests/unit/pipeline/jobs/test_buckets.py
 
 $(VENV)/.spark: $(VENV)/.dev
 	@echo "installing PySpark (about 450 MB, once) ..." >&2
@@ -77,5 +85,5 @@ $(AIRFLOW)/.installed:
 	@rm -rf $(@D) && $(BIN)/python -m venv $(@D) && $(@D)/bin/pip install --quiet apache-airflow==3.3.2
 	@touch $@
 
-bench-pipeline: $(VENV)/.spark compat-tools spark-connector  ## Spark over tidelog: the connector, files and TCP (BENCH="--quick" for some minutes)
+bench-pipeline: $(VENV)/.spark compat-tools $(JAR) spark-connector  ## Spark over tidelog: the connector, files and TCP (BENCH="--quick" for some minutes)
 	$(BIN)/python benchmarks/bench_pipeline.py $(BENCH)

@@ -112,3 +112,16 @@ tidelog.pipeline.exceptions.DataLossError: orders-0: offsets 0 to 9 are gone
     assert spark_failure(inner) == "orders-0: offsets 0 to 9 are gone"
     assert spark_failure("\n[UNRESOLVED_COLUMN] no column x\n at org.apache") == "[UNRESOLVED_COLUMN] no column x"
     assert spark_failure("") == "Spark failed and does not say why"
+
+
+def test_where_the_jar_is_is_printed_or_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tidelog.pipeline import session
+
+    monkeypatch.setattr(session, "JAR", tmp_path / "tidelog-spark.jar")
+    assert main(["pipeline", "jar"]) == 1
+    assert "say `make jar` in a checkout" in capsys.readouterr().err
+    session.JAR.touch()
+    assert main(["pipeline", "jar"]) == 0
+    assert capsys.readouterr().out == f"{session.JAR}\n"

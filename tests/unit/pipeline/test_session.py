@@ -13,10 +13,12 @@ from tidelog.pipeline.session import (
     check_spark,
     default_settings,
     hide_secrets,
+    jar,
     java_version,
     make_active,
     parse_version,
     push_filters_down,
+    with_jar,
 )
 
 
@@ -81,6 +83,20 @@ def test_the_driver_is_here_on_one_machine_and_found_by_a_cluster() -> None:
     assert default_settings("local[2]", "/h")["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in default_settings("spark://master:7077", "/h")
     assert default_settings("yarn", "/h")["spark.local.dir"] == "/h/spark"
+
+
+def test_the_jar_is_on_the_class_path_beside_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidelog.pipeline import session
+
+    there = tmp_path / "tidelog-spark.jar"
+    monkeypatch.setattr(session, "JAR", there)
+    assert with_jar({"spark.jars": "/a.jar"}) == {"spark.jars": "/a.jar"}
+    with pytest.raises(SetupError, match=r"has no tidelog-spark\.jar: say `make jar` in a checkout"):
+        jar()
+    there.touch()
+    assert with_jar({"spark.jars": "/a.jar"}) == {"spark.jars": f"/a.jar,{there}"}
+    assert with_jar({"a": "b"}) == {"a": "b", "spark.jars": str(there)}
+    assert jar() == str(there)
 
 
 def test_what_spark_hides_is_widened_once() -> None:
