@@ -1,36 +1,51 @@
-"""Looks for each planted defect: `make simulate-planted`, one seed after the other until a run fails.
+"""Looks for planted defects: `make simulate-planted`, seed after seed, until each was found or has had all seeds.
 
     python -m simulation.hunt                            all of them, and docs/reports/planted.md
     python -m simulation.hunt cleaner/ was/job-ends      those whose names begin so; the page has what is known of the others
+    python -m simulation.hunt --alone                    each by itself, in the seeds that came to its lines most often
     python -m simulation.hunt --report                   the page alone
 
-What is found out is kept in a file (`--state`), so that a hunt that was stopped, or whose time for a defect was over, goes on
-where it was. It holds for the simulation that it was found out with: where a file of that, or the defect, has changed since,
-the seeds begin anew.
+A seed is run with all defects at once that were not found yet, since most of them show nothing in most runs. Where it fails,
+parts of those that it came to are run with that seed, down to one: a defect counts as found where a run with it alone fails,
+and the same run of the daemon as it is does not. One defect may hide another: so the page tells seeds in company from seeds
+alone.
+
+What is found out is kept in a file (`--state`), so that a hunt that was stopped, or whose time was over, goes on where it was.
+Where a file of the simulation, or the defect, has changed since, those that were not found begin anew; a seed that was found
+stays, with the commit that it was found with, unless it is to be tried `--again`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
-from simulation.planted import ALL, PLANTED, PUT_BACK, REACHED, Defect
+from simulation.plan import Plan
+from simulation.planted import ALL, PLANTED, PUT_BACK, Defect, reached
+from simulation.primitives import installed
+from simulation.run import Result, make_ready, run_all
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
 STATE = ROOT / ".cache" / "planted.json"
 PAGE = ROOT / "docs" / "reports" / "planted.md"
 #: Modules that look for defects, and change no run.
-_NOT_THE_ENGINE = {"hunt.py", "planted.py", "sane.py"}
+_NOT_THE_ENGINE = {"hunt.py", "planted.py", "sane.py", "report.py", "smaller.py", "regressions.py"}
+#: Real seconds after which a run is given up as hung.
+LIMIT_S = 150.0
+MOST_ALONE = 40
+"""Seeds in which one defect is looked for alone."""
+MOST_TOGETHER = 6
+"""Defects that fail together alone, and are each tried by themselves."""
 
 #: Promise → what its breach says. The first one that fits; `history.py`, `groups.py`, `share.py`, `world.py` and others
 #: have the sentences.
@@ -63,25 +78,27 @@ _ORACLES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass
 class Finding:
-    """What is known of one defect. `upto`: seeds 1 to this one were run; `seed`: the one that failed, 0 for none.
+    """What is known of one defect.
 
-    `reached`: times that a run came to a changed line, of all runs together.
+    Attributes:
+        fingerprint, commit: of the simulation, and the defect, that it was found out with.
+        seed: one that fails with it alone, and not without it; 0 for none.
+        oracle, why: which promise that broke, and the first line of what was said.
+        upto: it was in company in seeds 1 to this one.
+        came: how often those came to its lines, of those that did; as text, since JSON has no other keys.
+        alone: seeds that were run with it alone.
     """
 
     fingerprint: str
     commit: str
-    upto: int = 0
     seed: int = 0
-    seconds: float = 0.0
-    reached: int = 0
     oracle: str = ""
     why: str = ""
-
-
-class NoRunsError(Exception):
-    """The simulation could not be run at all."""
+    upto: int = 0
+    came: dict[str, int] = field(default_factory=dict)
+    alone: list[int] = field(default_factory=list)
 
 
 def fingerprint_of(defect: Defect) -> str:
@@ -100,70 +117,176 @@ def oracle_of(why: str) -> str:
     return next((name for name, pattern in _ORACLES if re.search(pattern, why)), "another")
 
 
-def look_for(defect: Defect, known: Finding, seeds: int, seconds: float, jobs: int) -> Finding:
-    """Goes on with the seeds behind those that are known, until one fails, or `seconds` of real time are over."""
-    began = time.monotonic()
-    command = [
-        sys.executable, "-m", "simulation.run", "--planted", defect.name, "--jobs", str(jobs),
-        "--first", str(known.upto + 1), "--count", str(seeds - known.upto), "--seconds", str(seconds),
-    ]  # fmt: skip
-    ran = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, env={**os.environ}, check=False)
-    lines = ran.stdout.splitlines()
-    total = re.search(r"^(\d+) runs, (\d+) failed", ran.stdout, re.MULTILINE)
-    if total is None:
-        raise NoRunsError(f"{' '.join(command)} ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}")
-    reached = next((int(line.split()[0]) for line in lines if line.endswith(f" {REACHED}")), 0)
-    found = replace(
-        known,
-        upto=known.upto + int(total[1]),
-        seconds=known.seconds + time.monotonic() - began,
-        reached=known.reached + reached,
-    )
-    failed = re.search(r"^seed (\d+): FAILED (.*)$", ran.stdout, re.MULTILINE)
-    if failed is None:
-        return found
-    why = failed[2]
-    if why == "the daemon logs an error":
-        why += ": " + lines[lines.index(why) + 1]
-    return replace(found, seed=int(failed[1]), oracle=oracle_of(failed[2]), why=why[:300])
+Run = Callable[[Iterable[Plan]], Iterator[tuple[Plan, Result]]]
+
+
+def to_blame(names: Sequence[str], failure: Callable[[Sequence[str]], str]) -> dict[str, str]:
+    """Which of these fail alone, and what is said then; `failure`: of a run with some of them, \"\" for none.
+
+    Halves of those whose run fails are looked at, as long as one of them fails; where none does, what is left when quarters and
+    then single ones are taken away, each of which is tried by itself.
+    """
+    if not names:
+        return {}
+    if len(names) == 1:
+        said = failure(names)
+        return {names[0]: said} if said else {}
+    halves = names[: len(names) // 2], names[len(names) // 2 :]
+    failing = [half for half in halves if failure(half)]
+    if not failing:
+        names = fewer(names, lambda some: bool(failure(some)))
+        print(f"  only together: {', '.join(names)}", flush=True)
+        return {name: said for name in names[:MOST_TOGETHER] if (said := failure([name]))}
+    found: dict[str, str] = {}
+    for half in failing:
+        found |= to_blame(half, failure)
+    return found
+
+
+def fewer(names: Sequence[str], fails: Callable[[Sequence[str]], bool]) -> Sequence[str]:
+    """Some of these that fail together, after one attempt to leave out each quarter of them, and each eighth, and so on."""
+    size = max(len(names) // 4, 1)
+    while True:
+        at = 0
+        while at < len(names) > 1:
+            rest = [*names[:at], *names[at + size :]]
+            if rest and fails(rest):
+                names = rest
+            else:
+                at += size
+        if size == 1:
+            return names
+        size = max(size // 2, 1)
+
+
+class Hunt:
+    """One hunt. `run`: what runs plans; `until`: whether there is time for more."""
+
+    def __init__(self, defects: Sequence[Defect], options: argparse.Namespace, run: Run) -> None:
+        self._options = options
+        self._run = run
+        self._over = time.monotonic() + options.seconds
+        self.findings = load(options.state)
+        commit = _commit()
+        self._names = [defect.name for defect in defects]
+        self._old: list[tuple[int, str]] = []
+        for defect in defects:
+            fingerprint, known = fingerprint_of(defect), self.findings.get(defect.name)
+            if known is None or known.fingerprint != fingerprint:
+                if known is None or not known.seed:
+                    self.findings[defect.name] = Finding(fingerprint, commit)
+                elif options.again:
+                    self.findings[defect.name] = Finding(fingerprint, commit)
+                    self._old.append((known.seed, defect.name))
+
+    def has_time(self) -> bool:
+        return time.monotonic() < self._over
+
+    def _said(self, seed: int, names: Sequence[str]) -> str:
+        """What a run fails with; \"\" for nothing."""
+        ((_, result),) = self._run([replace(Plan.of(seed), planted=tuple(sorted(names)))])
+        if len(names) == 1 and seed not in (alone := self.findings[names[0]].alone):
+            alone.append(seed)
+        return result.failure
+
+    def _is_sound(self, seed: int) -> bool:
+        """Whether the daemon as it is passes."""
+        ((_, result),) = self._run([Plan.of(seed)])
+        if result.failure:
+            print(f"NOT PLANTED: {result.line}", flush=True)
+        return not result.failure
+
+    def try_alone(self, seed: int, name: str) -> bool:
+        """One run with one defect; True where it was found."""
+        said = self._said(seed, [name])
+        if said and self._is_sound(seed):
+            self._found(seed, name, said)
+        save(self._options.state, self.findings)
+        return bool(self.findings[name].seed)
+
+    def _found(self, seed: int, name: str, said: str) -> None:
+        lines = said.splitlines()
+        why = lines[0] if lines[0] != "the daemon logs an error" else f"{lines[0]}: {lines[1]}"
+        found = self.findings[name]
+        found.seed, found.oracle, found.why = seed, oracle_of(lines[0]), why[:300]
+        print(f"{name:44} seed {seed}: {found.oracle}: {found.why}", flush=True)
+
+    def again(self) -> None:
+        """Seeds that failed with an earlier simulation are tried first."""
+        for seed, name in self._old:
+            if self.has_time():
+                self.try_alone(seed, name)
+
+    def in_company(self) -> None:
+        """Seed after seed, with all that were not found yet."""
+        for plan, result in self._run(self._plans()):
+            came = reached(result.events)
+            if result.failure:
+                suspects = [name for name in came if not self.findings[name].seed] or list(plan.planted)
+                said = to_blame(sorted(suspects), partial(self._said, plan.seed))
+                if not said:
+                    print(f"seed {plan.seed}: together only: {result.failure.splitlines()[0][:200]}", flush=True)
+                if said and self._is_sound(plan.seed):
+                    for name, text in said.items():
+                        self._found(plan.seed, name, text)
+            for name in plan.planted:
+                found = self.findings[name]
+                found.upto = max(found.upto, plan.seed)
+                if came.get(name):
+                    found.came[str(plan.seed)] = came[name]
+            save(self._options.state, self.findings)
+
+    def _plans(self) -> Iterator[Plan]:
+        while self.has_time():
+            left = [name for name in self._names if not self.findings[name].seed]
+            seed = 1 + min((self.findings[name].upto for name in left), default=self._options.seeds)
+            if seed > self._options.seeds:
+                return
+            together = [name for name in left if self.findings[name].upto < seed]
+            yield replace(Plan.of(seed), planted=tuple(together))
+
+    def alone(self) -> None:
+        """Each by itself, by turns, in the seeds that came to its lines most often and that it was not alone in yet."""
+        is_looking = True
+        while is_looking and self.has_time():
+            is_looking = False
+            for name in self._names:
+                found = self.findings[name]
+                left = [seed for seed in map(int, found.came) if seed not in found.alone]
+                if found.seed or not left or len(found.alone) >= MOST_ALONE or not self.has_time():
+                    continue
+                is_looking = True
+                self.try_alone(max(left, key=lambda seed: (found.came[str(seed)], -seed)), name)
 
 
 def page_of(findings: dict[str, Finding], seeds: int) -> str:
     """docs/reports/planted.md."""
-    runs = [found.upto for found in findings.values() if found.upto]
-    seconds = sum(found.seconds for found in findings.values())
     lines = [
         "# Planted defects",
         "",
-        "Each row is a defect of order that is put into the daemon on purpose; the simulation ([ADR "
-        "88](../adr/0088-simulation.md)) "
-        "is run with it, seed after seed, until a run breaks a promise. `make simulate-planted` writes this "
-        "page; the defects, with an "
-        "interleaving for each, are in `tests/simulation/defects/`. They are written from what can go wrong, "
-        "whether the "
-        "simulation can see it or not; no part of its workload and no oracle is made for one of them.",
+        "Each row is a defect of order that is put into the daemon on purpose; the simulation "
+        "([ADR 88](../adr/0088-simulation.md)) is run with it, and a run that breaks a promise has found it. "
+        "`make simulate-planted` writes this page; the defects, with an interleaving for each, are in "
+        "`tests/simulation/defects/`. They are written from what can go wrong, whether the simulation can see it or not; "
+        "no part of its workload and no oracle is made for one of them.",
         "",
         f"- {time.strftime('%Y-%m-%d', time.gmtime())}, each row of the commit that it names, Python "
         f"{sys.version.split()[0]}",
-        f"- command: `make simulate-planted`, in parts; {seconds / 60:.0f} minutes together, on one process or two at "
-        f"idle priority beside "
-        "other work: the seconds tell little",
-        f"- **{_score(PLANTED, findings)} planted**, **{_score(PUT_BACK, findings)} that the daemon has "
-        f"had**; up to {seeds} "
-        "seeds each. Those that were not found are so for the number of seeds that the row has",
-        f"- looked for so far: {len(runs)} of {len(ALL)}, in {sum(runs)} runs together, none in more than "
-        f"{max(runs, default=0)} seeds. A row "
-        "without a seed says that so few did not find it, and no more than that",
-        "- *reached*: how often the runs came to a changed line. A defect that is never reached is in a part "
-        "of the daemon that the "
-        "workload does not use; such a row says nothing of the oracles",
+        f"- **{_score(PLANTED, findings)} planted**, **{_score(PUT_BACK, findings)} that the daemon has had**; "
+        f"among the first {seeds} seeds. `make simulate` with `--planted NAME --seed N` shows one again",
+        "- *found at seed*: the run of that seed with this defect alone fails, and without it does not",
+        "- *together*: seeds, from the first on, that were run with all defects at once that were not found by then. One may "
+        "hide another, so that those say less than *alone*",
+        "- *came there*: in how many of those the daemon came to a changed line. A defect that is never reached is in a part "
+        "of the daemon that the workload does not use; such a row says nothing of the oracles",
+        "- a row without a seed says that so few did not find it, and no more than that",
         "",
     ]
     for title, defects in (("Planted", PLANTED), ("That the daemon has had, put back", PUT_BACK)):
         lines += [
             f"## {title}",
             "",
-            "| defect | what is wrong | needs | found at seed | by | seeds run | s | reached | commit |",
+            "| defect | what is wrong | needs | found at seed | by | together | came there | alone | commit |",
             "|---|---|---:|---:|---|---:|---:|---:|---|",
         ]
         lines += [_row(defect, findings.get(defect.name)) for defect in defects]
@@ -182,12 +305,12 @@ def _score(defects: Sequence[Defect], findings: dict[str, Finding]) -> str:
 
 
 def _row(defect: Defect, found: Finding | None) -> str:
-    if found is None or not found.upto:
+    if found is None or not (found.upto or found.alone):
         return f"| {defect.name} | {defect.wrong} | {len(defect.needs)} | not looked for | | | | | |"
     at = str(found.seed) if found.seed else "no"
     return (
         f"| {defect.name} | {defect.wrong} | {len(defect.needs)} | {at} | {found.oracle} | {found.upto} | "
-        f"{found.seconds:.0f} | {found.reached} | {found.commit} |"
+        f"{len(found.came)} | {len(found.alone)} | {found.commit} |"
     )
 
 
@@ -217,47 +340,36 @@ def _commit() -> str:
     return ran.stdout.strip() or "unknown"
 
 
-def hunt(defects: Iterable[Defect], options: argparse.Namespace) -> dict[str, Finding]:
-    """Looks for each, one after the other; what was found out by then is kept when it is stopped."""
-    findings = load(options.state)
-    for defect in defects:
-        fingerprint = fingerprint_of(defect)
-        known = findings.get(defect.name)
-        if known is None or known.fingerprint != fingerprint:
-            known = Finding(fingerprint, _commit())
-        if not known.seed and known.upto < options.seeds:
-            try:
-                known = look_for(defect, known, options.seeds, options.seconds, options.jobs)
-            except NoRunsError as error:
-                print(f"{defect.name}: {error}", file=sys.stderr, flush=True)
-                continue
-        findings[defect.name] = known
-        save(options.state, findings)
-        told = f"seed {known.seed}: {known.oracle}: {known.why}" if known.seed else f"not found in {known.upto} seeds"
-        print(f"{defect.name:44} {known.seconds:6.0f} s  reached {known.reached:7}  {told}", flush=True)
-    return findings
-
-
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="make simulate-planted")
     parser.add_argument("names", nargs="*", help="beginnings of names; all without one")
     parser.add_argument("--seeds", type=int, default=2000, help="look no further than this seed")
-    parser.add_argument(
-        "--seconds", type=float, default=900.0, help="of real time for each defect; the next hunt goes on"
-    )
+    parser.add_argument("--seconds", type=float, default=3600.0, help="of real time; the next hunt goes on")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--state", type=Path, default=STATE)
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--alone", action="store_true", help="each by itself, in seeds that came to its lines")
+    parser.add_argument("--again", action="store_true", help="what was found with an earlier simulation does not count")
     parser.add_argument("--report", action="store_true", help="write the page from what is known, and look for nothing")
     options = parser.parse_args(arguments)
     chosen = [one for one in ALL if not options.names or one.name.startswith(tuple(options.names))]
     if not chosen:
         parser.error("no defect's name begins so")
-    try:
-        findings = load(options.state) if options.report else hunt(chosen, options)
-    except KeyboardInterrupt:
-        print("stopped; the next hunt goes on")
-        return 1
+    if options.report:
+        findings = load(options.state)
+    else:
+        with installed():
+            make_ready()
+            hunt = Hunt(chosen, options, lambda plans: run_all(plans, options.jobs, LIMIT_S))
+            try:
+                hunt.again()
+                if options.alone:
+                    hunt.alone()
+                else:
+                    hunt.in_company()
+            except KeyboardInterrupt:
+                print("stopped; the next hunt goes on")
+            findings = hunt.findings
     options.page.write_text(page_of(findings, options.seeds), encoding="utf-8")
     print(f"planted: {_score(PLANTED, findings)}; put back: {_score(PUT_BACK, findings)}; see {options.page.name}")
     return 0

@@ -83,6 +83,7 @@ class Plan:
         topics: settings of each topic.
         network: what `network.Delays` are, in its units.
         disk: what `disk.Weather` is on days without trouble, in its units.
+        planted: defects of `planted.py` that the daemon has.
     """
 
     seed: int
@@ -97,6 +98,7 @@ class Plan:
     line_chance: float
     parts: tuple[Part, ...]
     schedule: int = 0
+    planted: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, seed: int) -> Plan:

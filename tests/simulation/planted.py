@@ -1,8 +1,8 @@
 """Defects of order that are put in on purpose, for the simulation to find: each a small diff of the daemon's source.
 
-`plant(name)` has the modules compiled with the defect when they are imported; nothing on disk changes. The defects are written
-from what can go wrong in the daemon (`defects/`), no part of the workload and no oracle is made for one of them. One whose
-text the source no longer has fails, and has to be written anew.
+`plant(names)` gives functions of the imported daemon the code that they have with the defects; nothing on disk changes. The
+defects are written from what can go wrong in the daemon (`defects/`), no part of the workload and no oracle is made for one
+of them. One whose text the source no longer has fails, and has to be written anew.
 
     PLANTED     thirty
     PUT_BACK    those that the daemon has had, put back
@@ -11,18 +11,21 @@ text the source no longer has fails, and has to be written anew.
     OF_RIGHTS   two more, of access rights
     hunt.py     looks for all, and writes docs/reports/planted.md
 
-A run counts how often it came to a changed line (`REACHED`): a defect that no run has come to can't be found by any.
+A run counts how often it came to a changed line (`reached`): a defect that no run has come to can't be found by any.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import gc
+import importlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from types import CodeType, ModuleType
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType, FunctionType
 
 from simulation.defects.defect import Defect, Edit
 from simulation.defects.of_backups import OF_BACKUPS
@@ -33,7 +36,7 @@ from simulation.defects.of_requests import OF_REQUESTS
 from simulation.defects.of_rights import OF_RIGHTS
 from simulation.defects.put_back import PUT_BACK
 
-__all__ = ["ALL", "DEFECTS", "PLANTED", "PUT_BACK", "REACHED", "Defect", "Edit", "applied", "plant"]
+__all__ = ["ALL", "DEFECTS", "PLANTED", "PUT_BACK", "Defect", "Edit", "applied", "exchanges", "plant", "reached"]
 
 PLANTED = [*OF_LOGS, *OF_CLEANING, *OF_COORDINATORS, *OF_REQUESTS]
 ALL = [*PLANTED, *PUT_BACK]
@@ -42,9 +45,10 @@ ALL = [*PLANTED, *PUT_BACK]
 _QUICK = ("producers/repeated-batch", "log/watermark-before-bytes")
 DEFECTS = [defect for defect in ALL if defect.name in _QUICK]
 
-REACHED = "planted defect: its line"
-"""What a run's counts call it."""
+_REACHED = "planted defect's line: "
+"""What a run's counts call it, before the defect's name."""
 _PROBE = "__planted_line__"
+_NAMES = {defect.name for defect in [*ALL, *OF_BACKUPS]}
 
 
 def applied(source: str, edits: Iterable[Edit]) -> tuple[str, list[int]]:
@@ -71,14 +75,14 @@ def _first_change(edit: Edit) -> int:
     return next((place for place, (one, other) in pairs if one != other), len(edit.new))
 
 
-def with_probes(source: str, lines: Iterable[int], path: str) -> ast.Module:
-    """The module, with a call before the statement at each of the lines."""
+def with_probes(source: str, lines: Iterable[tuple[int, str]], path: str) -> ast.Module:
+    """The module, with a call before the statement at each of the lines, which tells the name that stands beside it."""
     tree = ast.parse(source, path)
-    for line in lines:
+    for line, name in lines:
         home = _home_of(tree, line)
         if home is not None:
             statements, at = home
-            probe = ast.Expr(ast.Call(ast.Name(_PROBE, ast.Load()), [], []))
+            probe = ast.Expr(ast.Call(ast.Name(_PROBE, ast.Load()), [ast.Constant(name)], []))
             statements.insert(at, ast.copy_location(probe, statements[at]))
     return ast.fix_missing_locations(tree)
 
@@ -109,41 +113,88 @@ def _blocks_in_functions(tree: ast.Module) -> Iterator[list[ast.stmt]]:
                         yield block
 
 
-class _Loader(SourceFileLoader):
-    """Compiles a module with its edits; no byte code of it is kept."""
-
-    edits: Sequence[Edit]
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        source, lines = applied(self.get_data(path).decode(), self.edits)
-        return compile(with_probes(source, lines, path), path, "exec", dont_inherit=True)
-
-
-class _Finder(MetaPathFinder):
-    def __init__(self, defect: Defect) -> None:
-        self._defect = defect
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        edits = [edit for edit in self._defect.edits if edit.module == fullname]
-        if not edits:
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
-        assert spec is not None
-        assert spec.origin is not None
-        spec.loader = loader = _Loader(fullname, spec.origin)
-        loader.edits = edits
-        return spec
+def _codes(code: CodeType, found: dict[tuple[str, int], CodeType] | None = None) -> dict[tuple[str, int], CodeType]:
+    """All code objects of a module: by qualified name, and a number among those of one name."""
+    found = {} if found is None else found
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            number = 0
+            while (constant.co_qualname, number) in found:
+                number += 1
+            found[constant.co_qualname, number] = constant
+            _codes(constant, found)
+    return found
 
 
-def _reached() -> None:
+@lru_cache(maxsize=1)
+def _functions(modules: int) -> dict[str, list[FunctionType]]:
+    """All functions that there are, by the files of their code, while so many modules are imported."""
+    found: defaultdict[str, list[FunctionType]] = defaultdict(list)
+    gc.unfreeze()
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType):
+            found[each.__code__.co_filename].append(each)
+    return found
+
+
+@lru_cache(maxsize=512)
+def _exchanges_in(module: str, rows: tuple[tuple[str, Edit], ...]) -> list[tuple[FunctionType, CodeType]]:
+    path = importlib.import_module(module).__file__
+    assert path is not None
+    source = Path(path).read_text()
+    changed, lines = applied(source, [edit for _, edit in rows])
+    tree = with_probes(changed, [(line, name) for line, (name, _) in zip(lines, rows, strict=True)], path)
+    old = _codes(compile(source, path, "exec", dont_inherit=True))
+    new = _codes(compile(tree, path, "exec", dont_inherit=True))
+    keys = {(code.co_qualname, code.co_firstlineno): key for key, code in old.items()}
+    pairs, told = [], set()
+    for function in _functions(len(sys.modules))[path]:
+        key = keys.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
+        if key is not None and key in new:
+            pairs.append((function, new[key]))
+            told.update(_names_told(new[key]))
+    if told != {name for name, _ in rows}:
+        raise ValueError(
+            f"{module}: no function has the code of {', '.join(sorted({name for name, _ in rows} - told))}"
+        )
+    return pairs
+
+
+def _names_told(code: CodeType) -> set[str]:
+    """Names that probes in this code, and in what stands in it, may tell."""
+    found = {constant for constant in code.co_consts if isinstance(constant, str)} if _PROBE in code.co_names else set()
+    return (
+        found.union(*(_names_told(constant) for constant in code.co_consts if isinstance(constant, CodeType))) & _NAMES
+    )
+
+
+@lru_cache(maxsize=64)
+def exchanges(names: tuple[str, ...]) -> list[tuple[FunctionType, CodeType]]:
+    """Functions of the daemon, and the code that they have with the defects of those names, all of them together.
+
+    ValueError: two of them change the same text, or one is not in the source. Made before processes are forked that `plant`.
+    """
+    rows: defaultdict[str, list[tuple[str, Edit]]] = defaultdict(list)
+    for name in names:
+        for edit in named(name).edits:
+            rows[edit.module].append((name, edit))
+            importlib.import_module(edit.module)
+    return [pair for module, those in rows.items() for pair in _exchanges_in(module, tuple(those))]
+
+
+def _reached(name: str) -> None:
     """Called at each changed line."""
     scheduler = sys.modules.get("simulation.scheduler")
     sim = None if scheduler is None else scheduler.Simulation.active
     if sim is not None:
-        sim.counts[REACHED] += 1
+        sim.counts[_REACHED + name] += 1
+
+
+def reached(events: dict[str, int]) -> dict[str, int]:
+    """How often a run, whose events these are, came to the lines of which defect."""
+    return {
+        event.removeprefix(_REACHED): count for event, count in events.items() if event.startswith(_REACHED) and count
+    }
 
 
 def named(name: str) -> Defect:
@@ -151,10 +202,8 @@ def named(name: str) -> Defect:
     return next(defect for defect in [*ALL, *OF_BACKUPS, *OF_RIGHTS] if defect.name == name)
 
 
-def plant(name: str) -> None:
-    """Puts the defect of that name into its modules, which must not be imported yet."""
-    defect = named(name)
-    for edit in defect.edits:
-        assert edit.module not in sys.modules, f"{edit.module} is imported already"
+def plant(names: tuple[str, ...]) -> None:
+    """Puts the defects of those names into the daemon, for the rest of this process. ValueError as of `exchanges`."""
     setattr(builtins, _PROBE, _reached)
-    sys.meta_path.insert(0, _Finder(defect))
+    for function, code in exchanges(names):
+        function.__code__ = code

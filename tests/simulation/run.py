@@ -31,6 +31,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -165,6 +166,8 @@ def _in_child(plan: Plan, limit_s: float, processor: int) -> tuple[int, int]:
     sys.unraisablehook = lambda _: None
     code = 1
     try:
+        if plan.planted:
+            planted.plant(plan.planted)
         with os.fdopen(writing, "w") as pipe:
             json.dump(simulate(plan)._asdict(), pipe)
         code = 0
@@ -188,6 +191,8 @@ def run_all(plans: Iterable[Plan], jobs: int, limit_s: float) -> Iterator[tuple[
                 is_over = True
                 break
             processor = free.pop()
+            if plan.planted:
+                planted.exchanges(plan.planted)  # made once, and not in each child
             child, pipe = _in_child(plan, limit_s, processor)
             running[pipe] = child, plan, processor, bytearray()
         for pipe in REAL_SELECT(list(running), [], [])[0] if running else ():
@@ -261,7 +266,7 @@ def plan_of(seed: int, options: argparse.Namespace) -> Plan:
         from simulation.backups import with_backup
 
         plan = with_backup(plan)
-    return plan
+    return plan if options.planted is None else replace(plan, planted=(options.planted,))
 
 
 def plans_of(options: argparse.Namespace) -> Iterator[Plan]:
@@ -287,7 +292,6 @@ def main(arguments: list[str]) -> int:
     if kept is not None:
         runs.first = options.first = max(options.first, kept.upto + 1)
     if options.planted is not None:
-        planted.plant(options.planted)
         options.smaller_s = 0.0
     with installed():
         make_ready()

@@ -22,10 +22,10 @@ TOPIC, COUNT = "sane", 3
 
 
 def _serves(name: str) -> None:
-    if name:
-        planted.plant(name)
     from tidelog.testing import Broker
 
+    if name:
+        planted.plant((name,))
     with Broker({"log.flush.interval.messages": 1}) as broker:
         broker.create_topic(TOPIC)
         for number in range(COUNT):

@@ -9,7 +9,7 @@ simulate: $(VENV)/.dev    ## the daemon under schedules, crashes, bad disks and 
 simulate-report: $(VENV)/.dev  ## writes docs/reports/simulation.md: what met what in COUNT runs (20000); SECONDS=200 and again goes on
 	@cd tests && ../$(BIN)/python -m simulation.run --count $(or $(COUNT),20000) $(if $(SECONDS),--seconds $(SECONDS)) --state ../.cache/simulation.json --report ../docs/reports/simulation.md
 
-# Planted defects: names' beginnings in DEFECTS, seconds for each in SECONDS; goes on where the last hunt was stopped.
+# Planted defects: names' beginnings in DEFECTS, real seconds in SECONDS; goes on where the last hunt was stopped.
 .PHONY: simulate-planted
 
 simulate-planted: $(VENV)/.dev    ## looks for defects of order that are put into the daemon on purpose; writes docs/reports/planted.md

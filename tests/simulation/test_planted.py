@@ -7,16 +7,19 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from simulation import hunt
-from simulation.planted import ALL, DEFECTS, PLANTED, PUT_BACK, Defect, Edit, applied, with_probes
+from simulation.planted import ALL, DEFECTS, PLANTED, PUT_BACK, Defect, Edit, applied, exchanges, with_probes
 from support.patience import PATIENCE_S
 
 TESTS = Path(__file__).resolve().parents[1]
 #: Daemons that are started with a defect in each check; all of them with --simulation-seconds above 600.
 SANE_IN_A_CHECK = 4
+#: One that is found among few seeds, and one that no run comes to.
+NAMES = ("log/watermark-before-bytes", "was/late-part-made-twice")
 
 
 def source_of(module: str) -> str:
@@ -42,9 +45,25 @@ def test_each_defect_applies_once_and_compiles(defect: Defect) -> None:
     for module in {edit.module for edit in defect.edits}:
         edits = [edit for edit in defect.edits if edit.module == module]
         source, lines = applied(source_of(module), edits)
-        tree = with_probes(source, lines, module)
-        compile(tree, module, "exec")
-        assert ast.unparse(tree).count("__planted_line__()") == len(edits)
+        tree = with_probes(source, [(line, defect.name) for line in lines], module)
+        assert ast.unparse(tree).count("__planted_line__") == len(edits)
+        assert _shell(source_of(module)) == _shell(source), "only functions may change: nothing else is exchanged"
+
+
+def _shell(source: str) -> str:
+    """The module without what its functions do."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [ast.Pass()]
+    return ast.unparse(tree)
+
+
+@pytest.mark.parametrize("defect", ALL, ids=lambda defect: defect.name)
+def test_functions_of_the_daemon_get_the_code_of_a_defect(defect: Defect) -> None:
+    pairs = exchanges((defect.name,))
+    assert all(function.__code__.co_qualname == code.co_qualname for function, code in pairs)
+    assert any(function.__code__ != code for function, code in pairs)
 
 
 def test_an_edit_whose_text_is_gone_is_refused() -> None:
@@ -57,9 +76,15 @@ def test_an_edit_whose_text_is_gone_is_refused() -> None:
 def test_a_probe_stands_where_the_edit_differs() -> None:
     source = "def f():\n    one()\n    two()\n    three()\n"
     changed, lines = applied(source, [Edit("m", "    one()\n    two()\n", "    one()\n    too()\n")])
-    assert ast.unparse(with_probes(changed, lines, "m")).splitlines()[2:4] == ["    __planted_line__()", "    too()"]
+    assert ast.unparse(with_probes(changed, [(lines[0], "a")], "m")).splitlines()[2:4] == [
+        "    __planted_line__('a')",
+        "    too()",
+    ]
     changed, lines = applied(source, [Edit("m", "    two()\n", "")])
-    assert ast.unparse(with_probes(changed, lines, "m")).splitlines()[2:4] == ["    __planted_line__()", "    three()"]
+    assert ast.unparse(with_probes(changed, [(lines[0], "a")], "m")).splitlines()[2:4] == [
+        "    __planted_line__('a')",
+        "    three()",
+    ]
 
 
 def test_a_daemon_with_a_defect_starts_and_serves(simulation_seconds: float) -> None:
@@ -73,19 +98,45 @@ def test_a_daemon_with_a_defect_starts_and_serves(simulation_seconds: float) -> 
 
 
 def test_a_hunt_keeps_what_it_found_and_goes_on(tmp_path: Path) -> None:
-    (defect,) = [defect for defect in DEFECTS if defect.name == "producers/repeated-batch"]
-    options = [defect.name, "--state", str(tmp_path / "state.json"), "--page", str(tmp_path / "page.md")]
-    assert hunt.main([*options, "--seeds", "1"]) == 0
-    first = hunt.load(tmp_path / "state.json")[defect.name]
-    assert first.upto == 1
-    assert hunt.main([*options, "--seeds", str(defect.seeds)]) == 0
-    found = hunt.load(tmp_path / "state.json")[defect.name]
-    assert found.seed == found.upto > 1 or first.seed == 1
-    assert found.reached > 0
-    assert found.oracle != "another"
-    assert f"| {found.seed} | {found.oracle} | {found.upto} |" in (tmp_path / "page.md").read_text()
-    assert hunt.main([*options]) == 0  # it is known
-    assert hunt.load(tmp_path / "state.json")[defect.name] == found
+    """Two defects at once, of which one is found, and is the one to blame."""
+    state, page = tmp_path / "state.json", tmp_path / "page.md"
+
+    def hunt_for(*arguments: str) -> dict[str, hunt.Finding]:
+        command = [
+            sys.executable,
+            "-m",
+            "simulation.hunt",
+            *NAMES,
+            "--state",
+            str(state),
+            "--page",
+            str(page),
+            *arguments,
+        ]
+        subprocess.run(command, cwd=TESTS, env={**os.environ}, timeout=20 * PATIENCE_S, check=True)
+        return hunt.load(state)
+
+    found, other = NAMES
+    first = hunt_for("--seeds", "1")
+    assert [first[name].upto for name in NAMES] == [1, 1]
+    last = hunt_for("--seeds", str(max(defect.seeds for defect in DEFECTS)))
+    assert last[found].seed == last[found].upto
+    assert last[found].oracle != "another"
+    assert last[found].came
+    assert not last[other].seed
+    assert last[other].upto > 1
+    assert f"| {last[found].seed} | {last[found].oracle} | {last[found].upto} |" in page.read_text()
+    assert hunt_for("--alone", "--seconds", "0") == last
+
+
+def test_those_that_fail_alone_are_to_blame() -> None:
+    def failure(names: Sequence[str]) -> str:
+        return ", ".join(sorted(set(names) & {"b", "d"})) or ("together" if {"a", "e"} <= set(names) else "")
+
+    assert hunt.to_blame("abcde", failure) == {"b": "b", "d": "d"}
+    assert hunt.to_blame("acef", failure) == {}
+    assert hunt.to_blame("cbc", failure) == {"b": "b"}
+    assert list(hunt.fewer("afceg", lambda names: bool(failure(names)))) == ["a", "e"]
 
 
 @pytest.mark.parametrize(
