@@ -90,6 +90,9 @@ class Chaos:
         )
         self._struck = asyncio.Event()
         self._deleted: set[str] = set()
+        self._heard: set[str] = set()
+        if parts:
+            Channel.hears = staticmethod(self._hears)
 
     async def run(self) -> None:
         world, sim = self.world, self.world.sim
@@ -187,6 +190,7 @@ class Chaos:
 
     async def restart(self) -> None:
         """Stops cleanly, looks at what is left, starts again. The disk may have failed before: then the stop is none."""
+        self.world.is_stopping = True
         try:
             await self.machine.stop()
             self.world.verify()
@@ -196,6 +200,54 @@ class Chaos:
             if self.world.is_sound:
                 raise
         await self._again()
+        self.world.is_stopping = False
+
+    async def _at_an_answer(self, end: Callable[[], None]) -> None:
+        """When some client has one of its next answers, which may be known nowhere else yet."""
+        rng, heard = self.rng, self._heard
+        left = rng.choice((1, 1, 2, 3, 5, 10, 30))
+        among = rng.choice(sorted(heard)) if heard and rng.random() < 0.6 else ""
+        struck = asyncio.Event()
+
+        def hears(name: str) -> None:
+            nonlocal left
+            if name == among or not among:
+                left -= 1
+                if not left:
+                    Channel.hears = staticmethod(self._hears)
+                    self._meets("end at an answer")
+                    end()
+                    struck.set()
+
+        Channel.hears = staticmethod(hears)
+        try:
+            await asyncio.wait_for(struck.wait(), 3.0)
+        except TimeoutError:
+            return
+        finally:
+            Channel.hears = staticmethod(self._hears)
+        await self._again()
+
+    def _hears(self, name: str) -> None:
+        self._heard.add(name)
+
+    async def _kill_at_an_answer(self) -> None:
+        await self._at_an_answer(self.machine.kill)
+
+    async def _power_cut_at_an_answer(self) -> None:
+        seed = self.rng.getrandbits(32)
+        await self._at_an_answer(lambda: self.machine.cut_power(seed))
+
+    async def end(self) -> None:
+        """The last end of the daemon before everything is read, as the plan has it."""
+        self.rng = random.Random(f"end {self.world.plan.seed}")
+        self.world.history.note("end", by=self.world.plan.last)
+        if self.world.plan.last == "restart":
+            await self.restart()
+        elif self.world.plan.last == "kill":
+            await self._kill()
+        else:
+            await self._power_cut()
 
     # --- the network ---
 
@@ -282,6 +334,10 @@ class Chaos:
     def _some_log(self) -> Log:
         return self.world.history.log(self.rng.choice(self.world.places))
 
+    async def administer(self) -> None:
+        """One of the changes that administrators make."""
+        await self.rng.choice((self._delete_records, self._delete_records, self._alter_settings, self._delete_group))()
+
     async def _delete_records(self) -> None:
         log = self._some_log()
         if not log.end or log.rules.is_cleaned:
@@ -300,11 +356,14 @@ class Chaos:
         self.world.history.note(
             "deleted records", place=log.place, upto=upto, error=found.error_code, start=found.low_watermark
         )
+        if not found.error_code:
+            log.deleted = max(log.deleted, found.low_watermark)
         if not found.error_code and found.low_watermark < upto:
             raise Broken(f"{log.place}: records below {upto} were deleted, and the log starts at {found.low_watermark}")
 
     async def _alter_settings(self) -> None:
         topic, name, value = self.rng.choice(CHANGES)
+        self.world.altered.add((topic, name))
         for log in self.world.history.logs.values():
             if log.place[0] == topic:
                 self._relax(log, name, value)
@@ -395,6 +454,7 @@ class Chaos:
     async def _clock_jump(self) -> None:
         jump_s = self.rng.choice((-3600, -5, 5, 3600))
         self.world.sim.wall_offset_ns += jump_s * SECOND
+        self.world.clock_jumps += 1
         if jump_s < 0:
             self.world.history.trusts_clock = False
 

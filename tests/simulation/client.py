@@ -7,8 +7,8 @@ connection that was silenced is given up by its client after a while, as a reque
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from simulation.history import Broken
 from simulation.machine import ADDRESS, Machine
@@ -29,8 +29,18 @@ class Lost(Exception):
     """The connection is gone; whether the last request was handled is not known."""
 
 
+def _nothing(_name: str) -> None:
+    pass
+
+
 class Channel:
-    """Connects when it has something to ask. One request at a time."""
+    """Connects when it has something to ask. One request at a time.
+
+    Attributes:
+        hears: told of each answer that anybody has, by the request's name, before the asker knows it.
+    """
+
+    hears: ClassVar[Callable[[str], object]] = staticmethod(_nothing)
 
     def __init__(self, machine: Machine, name: str, host: str = "127.0.0.1") -> None:
         self._machine = machine
@@ -41,6 +51,8 @@ class Channel:
         self._protocol = ClientProtocol(name)
         self._inbox = bytearray()
         self.connections = 0
+        self.life = 0
+        """Of the daemon, when it was asked last."""
 
     async def ask(self, request: ApiMessage, response: type[ResponseT], version: int, wait_s: float = 0.0) -> ResponseT:
         """The answer. Lost; Broken where it does not come."""
@@ -65,13 +77,16 @@ class Channel:
             tickets.append(ticket)
             data += frame
         limit_s = (_GIVE_UP_S if self._is_silent(sock) else ANSWER_S) + wait_s
-        life = self._machine.lives
+        life = self.life = self._machine.lives
+        # Beside reading: a daemon need not take another request before it is rid of its answers.
+        sending = asyncio.ensure_future(asyncio.get_running_loop().sock_sendall(sock, data))  # type: ignore[arg-type]
+        sending.add_done_callback(lambda task: task.cancelled() or task.exception())  # told by what is read
         try:
             async with asyncio.timeout(limit_s):
-                await asyncio.get_running_loop().sock_sendall(sock, data)  # type: ignore[arg-type]
                 for ticket in tickets:
                     frame = await self._frame(sock)
                     answers.append(self._protocol.receive(ticket, frame))
+                    Channel.hears(asked[len(answers) - 1][0].API_KEY.name)
         except (ConnectionError, EOFError) as error:
             self.close()
             raise Lost(str(error)) from None
@@ -84,6 +99,8 @@ class Channel:
                     f"{self.name}: {name} is not answered within {limit_s:g} s, nor its connection closed"
                 ) from None
             raise Lost("time-out") from None
+        finally:
+            sending.cancel()
         return answers
 
     async def tell(self, request: ApiMessage, response: type[ApiMessage], version: int) -> None:

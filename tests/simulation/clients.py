@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation import groups, looker, readers, remaker, share, wide_reader, writers
+from simulation import administrator, groups, looker, readers, remaker, share, wide_reader, writers
 from simulation.work import Client
 
 CLIENTS: dict[str, type[Client]] = {
@@ -20,4 +20,5 @@ CLIENTS: dict[str, type[Client]] = {
     "looker": looker.Looker,
     "wide-reader": wide_reader.WideReader,
     "ahead-writer": writers.AheadWriter,
+    "administrator": administrator.Administrator,
 }

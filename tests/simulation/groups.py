@@ -7,6 +7,7 @@ were told, and by the time until which each may rely on it: a session after it l
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from dataclasses import dataclass, field
 
@@ -25,6 +26,8 @@ from tidelog.protocol.schema import decode, encode_into
 TOPICS = ("plain", "other")
 SESSION_S = 6.0
 REBALANCE_S = 5.0
+ALONE_S = 45.0
+"""Within which who is alone in a group has all: a rebalance, and the session of one that was just thought to be there."""
 OLD_MEMBER = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS,
@@ -111,6 +114,7 @@ class GroupMember(Client):
     """What both kinds do with the partitions that they own: commit, each time one more, from what they read at first."""
 
     group = ""
+    one_settles = True
 
     def __init__(self, world: World, part: Part) -> None:
         super().__init__(world, part)
@@ -141,6 +145,30 @@ class GroupMember(Client):
         self._positions[place] += 1
         return await commit(self, self.group, place, self._positions[place], member, OLD_MEMBER, version)
 
+    async def settled(self) -> None:
+        """Sessions of all others are over: who joins now owns everything soon."""
+        if not self._is_found:
+            return
+        everything = {place for place in self.world.places if place[0] in TOPICS}
+        until = self.world.sim.now_ns + int(ALONE_S * SECOND)
+        self.comes_anew()
+        while not everything <= self.owned:
+            if self.world.sim.now_ns > until:
+                raise Broken(
+                    f"{self.group}: alone for {ALONE_S:g} s, and owns {sorted(self.owned)} of {sorted(everything)}"
+                )
+            await self.join_alone()
+            await asyncio.sleep(0.5)
+        self.world.history.note("owns everything", group=self.group)
+
+    def comes_anew(self) -> None:
+        """Nobody knows it."""
+        raise NotImplementedError
+
+    async def join_alone(self) -> None:
+        """A step of one that has nothing else in mind."""
+        raise NotImplementedError
+
     def keep(self, places: set[Place]) -> None:
         """These are its own now."""
         self.owned = places
@@ -155,6 +183,16 @@ class ClassicMember(GroupMember):
     def __init__(self, world: World, part: Part) -> None:
         super().__init__(world, part)
         self.member, self.generation = "", -1
+
+    def comes_anew(self) -> None:
+        self.member = ""
+        self._leaves()
+
+    async def join_alone(self) -> None:
+        if self.generation < 0:
+            await self._join()
+        else:
+            await self._beat()
 
     def _leaves(self) -> None:
         self.generation = -1
@@ -176,12 +214,13 @@ class ClassicMember(GroupMember):
                 self.world.classic.committed(self.group, generation, self.member, before)
             self._heard(error)
         else:
-            request = heartbeat.HeartbeatRequest(
-                group_id=self.group, generation_id=self.generation, member_id=self.member
-            )
-            error = (await self.channel.ask(request, heartbeat.HeartbeatResponse, 3)).error_code
-            self.refuses("a heartbeat", error, PASSING | UNCERTAIN | OLD_MEMBER | {ErrorCode.NONE})
-            self._heard(error)
+            await self._beat()
+
+    async def _beat(self) -> None:
+        request = heartbeat.HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member)
+        error = (await self.channel.ask(request, heartbeat.HeartbeatResponse, 3)).error_code
+        self.refuses("a heartbeat", error, PASSING | UNCERTAIN | OLD_MEMBER | {ErrorCode.NONE})
+        self._heard(error)
 
     def _heard(self, error: int | None) -> None:
         if error == ErrorCode.UNKNOWN_MEMBER_ID:
@@ -276,6 +315,13 @@ class ConsumerMember(GroupMember):
     @property
     def _member(self) -> str:
         return f"{self.name}-{self._incarnation}"
+
+    def comes_anew(self) -> None:
+        self._begins_anew()
+        self._incarnation += 1
+
+    async def join_alone(self) -> None:
+        await self._beat()
 
     def _begins_anew(self) -> None:
         self.epoch = 0

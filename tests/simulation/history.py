@@ -10,7 +10,8 @@ the first promise that was not kept:
     a refused record is nowhere, and nothing is read that nobody wrote
     log start ≤ last stable offset ≤ high watermark; none goes back on one connection; nothing is read from beyond
     offsets of a log that is not cleaned have no gaps
-    the log's start moves for DeleteRecords as far as it was asked, and for retention past what is old enough
+    the log's start moves for DeleteRecords as far as it was asked, and for retention past what is old enough; behind what
+    DeleteRecords was answered for it never is again
     the last record of a key stays, of aborted ones none counts; a tombstone stays for delete.retention.ms, a record for
     min.compaction.lag.ms                                                                (docs/CLEANER.md)
 
@@ -82,7 +83,8 @@ class Rules:
     """What may become of records, by the settings that the topic has had. Times in ms.
 
     Attributes:
-        is_cleaned: for newer ones of their key.
+        is_keyed: each record has a key.
+        is_cleaned: they may go for newer ones of their key.
         retention_ms: age at which they may go; None: never, unless `retains_bytes`.
         retains_bytes: they may go at any age, since size decides, or nobody knows what does.
         tombstone_ms, lag_ms: delete.retention.ms and min.compaction.lag.ms, at least.
@@ -93,6 +95,7 @@ class Rules:
     retains_bytes: bool = False
     tombstone_ms: int = 0
     lag_ms: int = 0
+    is_keyed: bool = False
 
 
 @dataclass
@@ -104,6 +107,8 @@ class Log:
     at: dict[int, Sent] = field(default_factory=dict)
     start: int = 0
     asked: int = 0
+    deleted: int = 0
+    """DeleteRecords was answered: all below is gone, for ever."""
     end: int = 0
     """One more than the highest offset that anybody knows."""
 
@@ -256,11 +261,22 @@ class History:
         youngest = self.now_ms() - rules.retention_ms
         for offset in range(max(below, log.asked), start):
             sent = log.at.get(offset)
-            if sent is not None and sent.at_ms > youngest and sent.has_time:
+            if sent is not None and sent.at_ms > youngest and sent.has_time and not self._was_superseded(log, sent):
                 age = self.now_ms() - sent.at_ms
                 raise Broken(
                     f"{log.place}: {sent.name} at {offset} went when {age} ms old; {rules.retention_ms} are kept"
                 )
+
+    def _was_superseded(self, log: Log, sent: Sent) -> bool:
+        """Whether cleaning may have taken it first: then its segment is as old as what is left of that."""
+        return log.rules.is_cleaned and (
+            sent.is_tombstone or any(other.key == sent.key and at > sent.offset for at, other in log.at.items())
+        )
+
+    def stays_deleted(self, place: Place, before: int, start: int) -> None:
+        """A log starts there, as somebody was told; `before`: `Log.deleted` when he asked."""
+        if start < before:
+            raise Broken(f"{place}: records below {before} were deleted, and the log starts at {start}")
 
     def read(self, place: Place, record: Record, isolation: int, is_hidden: bool) -> str:
         """One record that was read; its name. `is_hidden`: its transaction is told to be aborted."""
@@ -298,28 +314,29 @@ class History:
         """
         log = self.log(place)
         self.starts(log, start)
+        self.stays_deleted(place, log.deleted, start)
         mine = [sent for sent in self.sent.values() if sent.place == place]
         names = set(found.values())
-        newest = self._newest_of_keys(found, committed)
+        newest = self.newest_of_keys(found, committed)
         for sent in mine:
             txn = sent.transaction
             if sent.offset != NO_OFFSET and sent.offset < start:
                 continue
             is_wanted = sent.outcome is Outcome.DONE and (txn is None or txn.outcome is Outcome.DONE)
-            if is_wanted and sent.name not in names and not self._may_be_gone(sent, log, newest, mine):
+            if is_wanted and sent.name not in names and not self.may_be_gone(sent, log, newest, mine):
                 raise Broken(
                     f"{place}: {sent.name} was acknowledged at {sent.offset}, and is gone; the log starts at {start}"
                 )
             if txn is not None and sent.name in names:
                 is_read = sent.name in committed or sent.offset >= stable
                 # Cleaning goes on between the two readings.
-                if txn.outcome is Outcome.DONE and not is_read and not self._may_be_gone(sent, log, newest, mine):
+                if txn.outcome is Outcome.DONE and not is_read and not self.may_be_gone(sent, log, newest, mine):
                     raise Broken(f"{place}: {sent.name} of the committed {txn.name} is not read as committed")
                 if txn.outcome is Outcome.REFUSED and sent.name in committed:
                     raise Broken(f"{place}: {sent.name} of the aborted {txn.name} is read as committed")
         self._judge_order(place, found)
 
-    def _newest_of_keys(self, found: dict[int, str], committed: set[str]) -> dict[bytes | None, int]:
+    def newest_of_keys(self, found: dict[int, str], committed: set[str]) -> dict[bytes | None, int]:
         """Offset of the last record of each key that counts: those of transactions that were not committed don't."""
         newest: dict[bytes | None, int] = {}
         for offset, name in sorted(found.items()):
@@ -328,7 +345,7 @@ class History:
                 newest[sent.key] = offset
         return newest
 
-    def _may_be_gone(self, sent: Sent, log: Log, newest: dict[bytes | None, int], mine: Iterable[Sent]) -> bool:
+    def may_be_gone(self, sent: Sent, log: Log, newest: dict[bytes | None, int], mine: Iterable[Sent]) -> bool:
         """Whether cleaning may have taken a record that counts, at or behind the start of its log."""
         rules = log.rules
         if sent.offset == NO_OFFSET:

@@ -62,6 +62,7 @@ class Looker(Client):
         request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
         answer = await self.channel.ask(request, list_offsets.ListOffsetsResponse, 3)
         found = answer.topics[0].partitions[0]
+        self.blames_the_disk(f"an offset of {place}", found.error_code)
         if found.error_code:
             self.refuses(f"no offset of {place}", found.error_code, PASSING | GONE)
             return None

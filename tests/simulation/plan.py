@@ -16,8 +16,8 @@ from typing import Any
 #: Kinds of clients, and how many of one kind a run has at most.
 CLIENTS = {
     "writer": 2, "idempotent": 2, "old-writer": 1, "transactional": 2, "reader": 3, "old-reader": 1, "committer": 1,
-    "classic-member": 3, "consumer-member": 3, "share-member": 3, "remaker": 1, "looker": 1, "wide-reader": 1,
-    "ahead-writer": 2,
+    "classic-member": 3, "consumer-member": 3, "share-member": 3, "remaker": 2, "looker": 1, "wide-reader": 1,
+    "ahead-writer": 2, "administrator": 1,
 }  # fmt: skip
 WRITERS, READERS = ("writer", "idempotent", "transactional", "ahead-writer"), ("reader", "wide-reader")
 #: Clients of one run, so that it has an end.
@@ -28,9 +28,11 @@ ACTS = {
     "kill": 3, "kill at a disk call": 3, "restart": 3, "resets": 4, "silence": 2, "slow disk": 2, "stuck disk": 1,
     "failing disk": 2,
     "full disk": 2, "delete records": 4, "alter settings": 3, "more partitions": 1, "clock jump": 1, "quiet spell": 3,
-    "delete group": 2, "lost right": 2,
+    "delete group": 2, "lost right": 2, "kill at an answer": 3,
 }  # fmt: skip
-DURABLE_ACTS = {"power cut": 4, "power cut at a disk call": 4}
+DURABLE_ACTS = {"power cut": 4, "power cut at a disk call": 4, "power cut at an answer": 5}
+TRANSACTION_S = 15.0
+"""How long a transaction may be open."""
 LOST_RIGHT = "lost right"
 """The trouble that needs access rules."""
 AUTHORIZER = "authorizer.class.name"
@@ -83,6 +85,11 @@ class Plan:
         topics: settings of each topic.
         network: what `network.Delays` are, in its units.
         disk: what `disk.Weather` is on days without trouble, in its units.
+        pace: factor of the rests between two operations of a client.
+        favourite: a partition that most operations are for; empty: none.
+        settles: nothing happens for a while at the end, and what must have come to rest is looked at.
+        last: how the daemon ends when all is done, before it is started again and everything is read.
+        open_files: closed segments that the daemon keeps open: with few, readers open files that a swap or retention may take.
         planted: defects of `planted.py` that the daemon has.
     """
 
@@ -97,21 +104,30 @@ class Plan:
     rooms: tuple[str, ...]
     line_chance: float
     parts: tuple[Part, ...]
+    pace: float = 1.0
+    favourite: tuple[str, int] | None = None
+    settles: bool = False
+    last: str = "restart"
+    open_files: int = 10_000
     schedule: int = 0
     planted: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, seed: int) -> Plan:
-        rng = random.Random(f"plan {seed}")
+        rng = random.Random(f"parts {seed}")
         durable = rng.random() < 0.6
         segment_bytes = rng.choice((1 << 10, 2 << 10, 8 << 10, 64 << 10))
         traced = rng.random() < 0.3
         parts = _parts(rng, durable)
+        pace = rng.choice((1.0, 1.0, 0.3, 0.1))
+        seconds = rng.choice((2.0, 4.0, 8.0 if pace == 1.0 else 3.0))
         return cls(
-            seed, durable, rng.choice((2.0, 4.0, 8.0)), rng.choice((1, 2)), {**_settings(rng, durable), **_rights(parts)},
+            seed, durable, seconds, rng.choice((1, 2)), {**_settings(rng, durable), **_rights(parts)},
             _topics(rng, segment_bytes), _network(rng), _disk(rng),
             tuple(rng.sample(ROOMS, rng.randrange(1, 6))) if traced else (),
-            rng.choice((0.003, 0.02, 0.1)) if traced else 0.0, parts,
+            rng.choice((0.003, 0.02, 0.1)) if traced else 0.0, parts, pace,
+            (rng.choice(("plain", "keyed", "other")), 0) if rng.random() < 0.35 else None, rng.random() < 0.6,
+            rng.choice(("restart", "restart", "kill", "power cut" if durable else "kill")), rng.choice((1, 3, 10_000)),
         )  # fmt: skip
 
     def part_rng(self, part: Part) -> random.Random:
@@ -142,9 +158,10 @@ def _settings(rng: random.Random, durable: bool) -> dict[str, str]:
         "log.cleaner.backoff.ms": str(rng.choice((200, 1500))),
         "log.cleaner.threads": str(rng.choice((1, 1, 2))),
         "log.segment.delete.delay.ms": str(rng.choice((0, 500, 60_000))),
-        "log.flush.offset.checkpoint.interval.ms": str(rng.choice((500, 5000))),
+        "log.flush.offset.checkpoint.interval.ms": str(rng.choice((100, 500, 5000))),
         "offsets.topic.num.partitions": "2",
         "transaction.state.log.num.partitions": "2",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         "share.coordinator.state.topic.num.partitions": "2",
         "offsets.topic.segment.bytes": str(rng.choice((4 << 10, 1 << 20))),
         "transaction.state.log.segment.bytes": str(rng.choice((4 << 10, 1 << 20))),
@@ -177,9 +194,15 @@ def _rights(parts: tuple[Part, ...]) -> dict[str, str]:
 
 def _topics(rng: random.Random, segment_bytes: int) -> dict[str, dict[str, Any]]:
     common = {"segment.bytes": segment_bytes, "index.interval.bytes": rng.choice((100, 4096))}
+    by_age = {"retention.ms": rng.choice((700, 4000))}
+    policies = (
+        {"cleanup.policy": "compact"},
+        {"cleanup.policy": "compact"},
+        {"cleanup.policy": "compact,delete", **by_age},
+    )
     return {
-        "plain": {**common, **rng.choice(({}, {"retention.bytes": 4 * segment_bytes}, {"retention.ms": 4000}))},
-        "keyed": {**common, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000",
+        "plain": {**common, **rng.choice(({}, {"retention.bytes": 4 * segment_bytes}, by_age))},
+        "keyed": {**common, **rng.choice(policies), "min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000",
                   "delete.retention.ms": rng.choice((0, 3000)), "min.compaction.lag.ms": rng.choice((0, 0, 1500))},
         "other": common,
     }  # fmt: skip

@@ -61,10 +61,14 @@ class Reader(Client):
             max_wait_ms=max_wait_ms, min_bytes=rng.choice(least), max_bytes=rng.choice(most),
             isolation_level=self.isolation, topics=[fetches.FetchTopic(topic=topic, partitions=[part])],
         )  # fmt: skip
+        before = self.world.history.log(self.place).deleted
         answer = await self.channel.ask(request, fetches.FetchResponse, self.version, max_wait_ms / 1000)
         if answer.error_code or not answer.responses:
             return
         data = answer.responses[0].partitions[0]
+        self.blames_the_disk(f"a fetch of {self.place}", data.error_code)
+        if not data.error_code and data.log_start_offset >= 0:
+            self.world.history.stays_deleted(self.place, before, data.log_start_offset)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._out_of_range()
         elif data.error_code:
@@ -90,18 +94,22 @@ class Reader(Client):
             self.place, self.position, self.isolation, data, self.marks, self.found
         )
 
-    async def offset_of(self, timestamp: int) -> int:
-        """By ListOffsets, with patience. Lost when the run is over."""
+    async def offset_of(self, timestamp: int, patient: bool = False) -> int:
+        """By ListOffsets, with patience. Lost when the run is over, unless `patient`."""
         topic, number = self.place
         part = list_offsets.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
         request = list_offsets.ListOffsetsRequest(
-            replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[part])]
-        )
+            replica_id=-1, isolation_level=self.isolation if patient else 0,
+            topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[part])],
+        )  # fmt: skip
         while True:
+            before = self.world.history.log(self.place).deleted
             answer = await self.channel.ask(request, list_offsets.ListOffsetsResponse, 3)
             found = answer.topics[0].partitions[0]
+            self.blames_the_disk(f"an offset of {self.place}", found.error_code)
             if not found.error_code:
                 if timestamp == EARLIEST:
+                    self.world.history.stays_deleted(self.place, before, found.offset)
                     self.world.history.starts(self.world.history.log(self.place), found.offset)
                 return found.offset
             self.refuses(f"no offset of {self.place}", found.error_code, PASSING | GONE)
@@ -162,6 +170,10 @@ class Committer(Client):
 
     def pause(self) -> float:
         return self.rng.random() * 0.3
+
+    async def settled(self) -> None:
+        if self._is_known:
+            await look(self, self.group, self.place)
 
     async def step(self) -> None:
         if not self._is_known:

@@ -231,7 +231,8 @@ def make_ready() -> None:
     machine.arrange()
     machine.import_everything()
     # Printed nowhere: where this run fails, the others do so too, and tell it.
-    simulate(Plan.of(0).keeping(tuple(Part(index, kind, 0) for index, kind in enumerate(CLIENTS))))
+    everybody = tuple(Part(index, kind, 0) for index, kind in enumerate(CLIENTS))
+    simulate(replace(Plan.of(0).keeping(everybody), last="restart"))
     gc.collect()
     gc.freeze()  # children don't copy what their collector would look at
 

@@ -3,6 +3,7 @@ accepted."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from simulation.client import Channel
@@ -21,6 +22,7 @@ GROUP, TOPIC = "share group", "other"
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 LOCK_MS, SESSION_S = 2000, 6.0
 MOST_DELIVERIES = 5
+ALONE_S = 45.0
 OLD_MEMBER = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}
 OLD_SESSION = {
     ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED,
@@ -48,6 +50,11 @@ class Deliveries:
     def __init__(self) -> None:
         self._locks: dict[tuple[Place, int], Lock] = {}
         self._accepted: set[tuple[Place, int]] = set()
+        self.unheard = 0
+        """Fetches whose answer nobody has: each may have given any record once more."""
+        self._given: dict[tuple[Place, int], tuple[int, int]] = {}
+        """Records that nobody has begun to accept or to reject: in which life of the daemon they were given, and how often, less
+        `unheard` by then."""
 
     def acquired(self, place: Place, offset: int, count: int, lock: Lock, now: int) -> None:
         """A member was given a record, for the so-manieth time."""
@@ -59,6 +66,7 @@ class Deliveries:
         if not 1 <= count <= MOST_DELIVERIES:
             raise Broken(f"{place}: {offset} is given to {lock.member} for the {count}th time")
         self._locks[place, offset] = lock
+        self._given[place, offset] = lock.life, count - self.unheard
 
     def lets_go(self, member: str, place: Place | None = None, offset: int = -1) -> None:
         """A member is about to give back a record, or all that it has."""
@@ -66,6 +74,19 @@ class Deliveries:
             self._locks = {at: lock for at, lock in self._locks.items() if lock.member != member}
         else:
             self._locks.pop((place, offset), None)
+
+    def ends(self, place: Place, offset: int) -> None:
+        """A member is about to accept or to reject a record."""
+        self._given.pop((place, offset), None)
+
+    def owed(self, life: int) -> set[tuple[Place, int]]:
+        """Records that were given to somebody in this life, and have to be given again. A later life may begin at the log's end,
+        where nothing was accepted yet (share.auto.offset.reset)."""
+        return {at for at, (of, count) in self._given.items() if of == life and count + self.unheard < MOST_DELIVERIES}
+
+    def lock(self, place: Place, offset: int) -> Lock | None:
+        """What is known of who has a record."""
+        return self._locks.get((place, offset))
 
     def accepted(self, place: Place, offset: int) -> None:
         """A member has accepted a record, and was told that this holds."""
@@ -87,6 +108,34 @@ class ShareMember(Client):
     @property
     def _member(self) -> str:
         return f"{self.name}-{self._incarnation}"
+
+    one_settles = True
+
+    async def settled(self) -> None:
+        """Locks and sessions of all others are over: who comes now is given what is owed."""
+        if not self._topic_id or self.world.commits.is_doubted(GROUP):
+            return
+        self._begins_anew()
+        self._incarnation += 1
+        deliveries, life = self.world.deliveries, self.world.machine.lives
+        starts = {place: self.world.history.log(place).asked for place in self.world.places}
+        owed = {at for at in deliveries.owed(life) if at[1] >= starts[at[0]]}
+        left, until = len(owed) + 1, 0
+        while still := owed.intersection(deliveries.owed(life)):
+            if len(still) < left:
+                left, until = len(still), self.world.sim.now_ns + int(ALONE_S * SECOND)
+            if self.world.sim.now_ns > until:
+                raise Broken(
+                    f"share group: {sorted(still)[:10]} are owed, and who is alone for {ALONE_S:g} s is not given them"
+                )
+            if self._held:
+                await self._acknowledge((ACCEPT,))
+            elif self._places and self._epoch and self.rng.random() < 0.8:
+                await self._fetch()
+            else:
+                await self._beat()
+            await asyncio.sleep(0.3)
+        self.world.history.note("given what is owed", count=len(owed))
 
     def pause(self) -> float:
         if self.rng.random() < 0.02:
@@ -116,7 +165,7 @@ class ShareMember(Client):
         elif self.rng.random() < 0.03:
             await self._leave()
         elif self._held and self.rng.random() < 0.6:
-            await self._acknowledge()
+            await self._acknowledge((ACCEPT, ACCEPT, ACCEPT, RELEASE, REJECT))
         elif self._places:
             await self._fetch()
         else:
@@ -158,7 +207,9 @@ class ShareMember(Client):
             topics=[fetches.FetchTopic(topic_id=self._topic_id, partitions=rows)] if self._session == 0 else [],
         )  # fmt: skip
         sent = self.world.sim.now_ns
+        self.world.deliveries.unheard += 1
         answer = await self.channel.ask(request, fetches.ShareFetchResponse, 1, 0.3)
+        self.world.deliveries.unheard -= 1
         if answer.error_code:
             self.refuses("a fetch", answer.error_code, PASSING | UNCERTAIN | OLD_MEMBER | OLD_SESSION)
             self._drop_session()
@@ -190,12 +241,12 @@ class ShareMember(Client):
         if got:
             world.history.note("acquired", place=place, by=self._member, first=min(got), count=len(got))
 
-    async def _acknowledge(self) -> None:
+    async def _acknowledge(self, kinds: tuple[int, ...]) -> None:
         """One kind of word for all records of a place that it has."""
         place = self.rng.choice(self._held)[0]
         offsets = sorted({offset for at, offset in self._held if at == place})
         offsets = offsets[: self.rng.randrange(1, len(offsets) + 1)]
-        kind = self.rng.choice((ACCEPT, ACCEPT, ACCEPT, RELEASE, REJECT))
+        kind = self.rng.choice(kinds)
         self._held = [(at, offset) for at, offset in self._held if at != place or offset not in offsets]
         batches = [
             fetches.AcknowledgementBatch(first_offset=offset, last_offset=offset, acknowledge_types=[kind])
@@ -206,8 +257,12 @@ class ShareMember(Client):
             group_id=GROUP, member_id=self._member, share_session_epoch=self._session,
             topics=[acks.AcknowledgeTopic(topic_id=self._topic_id, partitions=[part])],
         )  # fmt: skip
+        deliveries, life = self.world.deliveries, self.world.machine.lives
+        locks = [deliveries.lock(place, offset) for offset in offsets]
         for offset in offsets:
-            self.world.deliveries.lets_go(self._member, place, offset)
+            deliveries.lets_go(self._member, place, offset)
+            if kind != RELEASE:
+                deliveries.ends(place, offset)
         answer = await self.channel.ask(request, acks.ShareAcknowledgeResponse, 1)
         if answer.error_code:
             self.refuses("an acknowledgement", answer.error_code, PASSING | UNCERTAIN | OLD_MEMBER | OLD_SESSION)
@@ -219,6 +274,10 @@ class ShareMember(Client):
             PASSING | UNCERTAIN | {ErrorCode.NONE, ErrorCode.INVALID_RECORD_STATE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         )
         self.refuses(f"an acknowledgement for {place}", error, allowed)
+        member, now = self._member, self.world.sim.now_ns
+        held = all(lock is not None and lock.member == member and lock.holds(now, life) for lock in locks)
+        if error == ErrorCode.INVALID_RECORD_STATE and held and not self.world.history.log(place).asked:
+            raise Broken(f"{place}: {offsets} are with {self._member}, whose acknowledgement is refused")
         self.world.history.note("acknowledged to share", place=place, kind=kind, count=len(offsets), error=error)
         if not error and kind == ACCEPT:
             for offset in offsets:

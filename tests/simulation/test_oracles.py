@@ -10,6 +10,7 @@ from simulation.groups import ClassicGroups, Ownership
 from simulation.history import Broken, History, Marks, Outcome, Rules, Sent, Transaction
 from simulation.plan import Plan
 from simulation.scheduler import Simulation
+from simulation.settled import superseded
 from simulation.share import Deliveries, Lock
 from simulation.smaller import smaller
 from simulation.watch import Watch, read_on
@@ -156,6 +157,14 @@ def test_a_log_that_starts_where_nobody_asked_for_it() -> None:
         of.starts(of.log(PLACE), 4)
 
 
+def test_records_that_come_back_after_they_were_deleted() -> None:
+    of = history()
+    of.log(PLACE).asked = of.log(PLACE).deleted = 2
+    judge(of, start=2)
+    with pytest.raises(Broken, match="records below 2 were deleted, and the log starts at 1"):
+        judge(of, start=1)
+
+
 def test_retention_that_takes_what_is_young() -> None:
     of = history(Rules(retention_ms=4000))
     sent(of, "a-1", 0, age_ms=5000)
@@ -194,6 +203,17 @@ def test_a_tombstone_that_goes_too_early(age_ms: int, is_broken: bool) -> None:
         return
     with pytest.raises(Broken, match="a-2"):
         judge(of)
+
+
+def test_a_superseded_record_that_is_left_though_there_was_enough_to_clean() -> None:
+    of = history()
+    for offset, key in enumerate((b"k", b"l", b"k", b"m", b"n", b"o", b"p", b"q", b"m", b"n")):
+        sent(of, f"a-{offset}", offset, key=key)
+    found = {offset: f"a-{offset}" for offset in range(10)}
+    assert superseded(found, of.sent) == "a-0 at 0 is superseded at 2, and"
+    del found[0]
+    assert superseded(found, of.sent) == ""  # what supersedes a-3 and a-4 is too new
+    assert superseded({}, of.sent) == ""
 
 
 def test_aborted_records_supersede_nothing() -> None:
@@ -291,6 +311,18 @@ def test_a_share_record_that_two_members_have() -> None:
     given.accepted(PLACE, 0)
     with pytest.raises(Broken, match="was accepted"):
         given.acquired(PLACE, 0, 5, lock("bob", life=2), now=300)
+
+
+def test_a_share_record_that_is_given_to_nobody_any_more() -> None:
+    given = Deliveries()
+    for offset, count in ((0, 1), (1, 4), (2, 5), (3, 1)):
+        given.acquired(PLACE, offset, count, lock("a"), 0)
+    given.acquired(PLACE, 4, 1, lock("a", life=2), 0)
+    given.ends(PLACE, 3)
+    assert given.owed(1) == {(PLACE, 0), (PLACE, 1)}
+    given.unheard += 1  # an answer that nobody has may have been the fifth time
+    assert given.owed(1) == {(PLACE, 0)}
+    assert given.owed(2) == {(PLACE, 4)}
 
 
 def watched(high: int, end: int, start: int = 0, recovery: int = 0) -> Any:

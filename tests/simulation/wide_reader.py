@@ -66,6 +66,7 @@ class WideReader(Client):
                 await self._take((row.topic, data.partition_index), data)
 
     async def _take(self, place: Place, data: fetches.PartitionData) -> None:
+        self.blames_the_disk(f"a fetch of {place}", data.error_code)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             start, end = await self._offset(place, EARLIEST), await self._offset(place, LATEST)
             if start is not None and end is not None:

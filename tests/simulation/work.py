@@ -63,7 +63,8 @@ class Client:
                 self._left -= 1
                 if not self._left:
                     break
-            await asyncio.sleep(self.pause())
+            pause = self.pause()
+            await asyncio.sleep(pause * self.world.plan.pace if pause < 1 else pause)
         await self.end()
         self.channel.close()
 
@@ -81,7 +82,15 @@ class Client:
     async def end(self) -> None:
         """What is done last."""
 
+    one_settles = False
+    """Of those of a kind, one alone has `settled` called."""
+
+    async def settled(self) -> None:
+        """Nobody has worked for a while: looks whether all is as it must be then. Lost, Broken."""
+
     def pick(self) -> Place:
+        if self.world.plan.favourite is not None and self.rng.random() < 0.7:
+            return self.world.plan.favourite
         return self.rng.choice(self.world.places)
 
     def refuses(self, what: str, error: int, allowed: set[ErrorCode]) -> None:
@@ -89,6 +98,13 @@ class Client:
         if error in allowed or (not self.world.is_sound and error in OF_THE_DISK):
             return
         raise Broken(f"{self.name}: {what}: {ErrorCode(error).name}")
+
+    def blames_the_disk(self, what: str, error: int) -> None:
+        """Broken where it does, though the disk has not failed in this life of the daemon, which is not about to stop either."""
+        world = self.world
+        is_sound = world.is_sound and not world.is_stopping and self.channel.life == world.machine.lives
+        if error == ErrorCode.KAFKA_STORAGE_ERROR and is_sound:
+            raise Broken(f"{self.name}: {what}: the disk is to blame, and it has not failed")
 
     async def find_coordinator(self, key: str, kind: int) -> None:
         """What a client asks first; the first one has the internal topic made. With patience. Lost."""

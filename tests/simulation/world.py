@@ -17,6 +17,7 @@ from simulation.work import NONE, PASSING, PAUSE_S, UNCERTAIN, Client, Commits, 
 from support.left_behind import faults_of
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import create_topics
+from tidelog.storage.io.file_cache import FileCache
 
 #: What an end may take: the last requests, and a start after the worst crash, in virtual seconds.
 END_S = 3600.0
@@ -34,7 +35,10 @@ class World:
     Attributes:
         is_over: clients end.
         is_sound: the disk has not failed in this life of the daemon.
+        is_stopping: it is being stopped, and started again.
         open_transactions: of clients, now.
+        altered: settings that somebody has changed, by topic.
+        clock_jumps: how often the wall clock was moved.
     """
 
     def __init__(self, sim: Simulation, plan: Plan) -> None:
@@ -48,7 +52,10 @@ class World:
         self.places: list[Place] = []
         self.is_over = False
         self.is_sound = True
+        self.is_stopping = False
         self.open_transactions = 0
+        self.altered: set[tuple[str, str]] = set()
+        self.clock_jumps = 0
         self._resting = asyncio.Event()
         self._resting.set()
         self._make_oracles()
@@ -57,6 +64,7 @@ class World:
             from simulation.backups import Backups
 
             self._backups = Backups(self)
+        FileCache.__init__.__defaults__ = (plan.open_files,)
         for name, value in plan.network.items():
             setattr(Network.of(sim).delays, name, value)
         for name, value in plan.disk.items():
@@ -70,6 +78,7 @@ class World:
 
     async def run(self) -> None:
         """The whole run. Raises Broken."""
+        from simulation import settled
         from simulation.chaos import Chaos, allow_all
         from simulation.clients import CLIENTS
 
@@ -83,13 +92,14 @@ class World:
         if AUTHORIZER in self.plan.settings:
             await allow_all(self)
         chaos = Chaos(self, [part for part in self.plan.parts if not part.is_client])
-        work: list[Awaitable[None]] = [
-            CLIENTS[part.kind](self, part).run() for part in self.plan.parts if part.is_client
-        ]
+        clients = [CLIENTS[part.kind](self, part) for part in self.plan.parts if part.is_client]
+        work: list[Awaitable[None]] = [client.run() for client in clients]
         async with asyncio.timeout(10 * self.plan.seconds + END_S):
             async with asyncio.TaskGroup() as group:
                 for part in [*work, chaos.run()]:
                     group.create_task(part)  # type: ignore[arg-type]
+        if self.plan.settles and self.is_sound:
+            await settled.judge(self, clients)
         await self._judge(chaos)
 
     async def turn(self) -> None:
@@ -153,7 +163,7 @@ class World:
         threads = sum(not task.done for task in self.sim.tasks)
         if threads > MOST_THREADS:
             raise Broken(f"the daemon has {threads} threads")
-        await chaos.restart()
+        await chaos.end()
         await self.judge_places()
         await self.machine.stop()
         self.verify()
@@ -163,12 +173,12 @@ class World:
     async def judge_places(self, look: Callable[[Place, dict[int, str]], object] = lambda _place, _found: None) -> None:
         """Reads every partition whole. `look` is told what is there."""
         for place in self.places:
-            _, found, _ = await self._read_whole(place, 0)
-            start, committed, stable = await self._read_whole(place, 1)
+            _, found, _ = await self.read_whole(place, 0)
+            start, committed, stable = await self.read_whole(place, 1)
             self.history.judge_log(place, start, found, set(committed.values()), stable)
             look(place, found)
 
-    async def _read_whole(self, place: Place, isolation: int) -> tuple[int, dict[int, str], int]:
+    async def read_whole(self, place: Place, isolation: int) -> tuple[int, dict[int, str], int]:
         """The log's start, as it is afterwards, since retention goes on; the name of each record in it; where reading ended."""
         from simulation.readers import EARLIEST, LATEST, Judge, Target
 
@@ -207,7 +217,7 @@ def rules_of(settings: dict[str, Any]) -> Rules:
     return Rules(
         "compact" in str(settings.get("cleanup.policy")), None if retention is None else int(retention),
         "retention.bytes" in settings, int(settings.get("delete.retention.ms", 86_400_000)),
-        int(settings.get("min.compaction.lag.ms", 0)),
+        int(settings.get("min.compaction.lag.ms", 0)), "compact" in str(settings.get("cleanup.policy")),
     )  # fmt: skip
 
 

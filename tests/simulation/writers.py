@@ -9,7 +9,8 @@ from typing import Any
 
 from simulation.client import Lost
 from simulation.history import NO_OFFSET, Broken, Outcome, Place, Sent, Transaction
-from simulation.plan import Part
+from simulation.plan import TRANSACTION_S, Part
+from simulation.scheduler import SECOND
 from simulation.work import (
     FENCED,
     GONE,
@@ -27,6 +28,7 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import add_offsets_to_txn as add_offsets
 from tidelog.protocol.messages import add_partitions_to_txn as add_partitions
 from tidelog.protocol.messages import end_txn, init_producer_id, list_offsets, offset_fetch, produce
+from tidelog.protocol.messages import fetch as fetches
 from tidelog.protocol.messages import txn_offset_commit as txn_commit
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
@@ -63,7 +65,7 @@ class Writer(Client):
         if transactional_id is not None:
             await self.find_coordinator(transactional_id, OF_TRANSACTIONS)
         request = init_producer_id.InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=60_000
+            transactional_id=transactional_id, transaction_timeout_ms=int(1000 * TRANSACTION_S)
         )
         answer = await self.channel.ask(request, init_producer_id.InitProducerIdResponse, 3)
         if answer.error_code in PASSING | UNCERTAIN:
@@ -83,7 +85,7 @@ class Writer(Client):
         for _ in range(rng.randrange(1, 6)):
             number = self._numbers[place] = self._numbers.get(place, 0) + 1
             name = f"{self.name}/{place[0]}-{place[1]}/{number}"
-            key = b"k%d" % rng.randrange(KEYS) if place[0] == "keyed" else None
+            key = b"k%d" % rng.randrange(KEYS) if self.world.history.log(place).rules.is_keyed else None
             is_tombstone = key is not None and rng.random() < 0.2 and self.may_bury
             value = None if is_tombstone else name.encode() + b"|" + bytes(rng.randrange(1, 400))
             sent.append(
@@ -120,21 +122,55 @@ class Writer(Client):
         )
 
     async def write(self, place: Place) -> bool:
-        """One batch; False where it was refused. Lost, of a writer that does not send again."""
-        sent, records = self.records(place)
+        """One batch, or two at once where they are numbered; False where one was refused. Lost, of a writer that does not send
+        again."""
         numbered = self.producer_id >= 0
-        batch = self.build(records, self.sequences.get(place, 0))
+        acks = -1 if numbered else self.rng.choice((-1, -1, 1, 0))
+        sent, request = self._batch(place, acks, 0)
+        if acks == 0:
+            await self.channel.tell(request, produce.ProduceResponse, self.version)
+            return True
+        if not numbered or self.rng.random() < 0.7:
+            return await self._insist(place, sent, request)
+        later, another = self._batch(place, acks, len(sent))
+        answers: list[Any] = []
+        try:
+            asked = [(each, produce.ProduceResponse, self.version) for each in (request, another)]
+            await self.channel.ask_all(asked, told=answers)
+        except Lost:
+            if self.transaction is not None or self.world.is_over:
+                raise
+        rows = [answer.responses[0].partition_responses[0] for answer in answers]
+        is_excused = bool(rows) and (rows[0].error_code == NO_RIGHT or not self.world.is_sound)
+        if is_excused and len(rows) == 2 and rows[0].error_code and not rows[1].error_code:
+            # The second one is the first of this producer there, and the other one can't be sent again before it.
+            self._answered(place, later, NONE, rows[1].base_offset)
+            self.producer_id = -1
+            return False
+        for index, (batch, again) in enumerate(((sent, request), (later, another))):
+            found = rows[index] if index < len(rows) else None
+            if found is not None and not found.error_code:
+                self._answered(place, batch, NONE, found.base_offset)
+            elif not await self._insist(place, batch, again):
+                return False
+        return True
+
+    def _batch(self, place: Place, acks: int, ahead: int) -> tuple[list[Sent], produce.ProduceRequest]:
+        """What is about to be sent, with so many records under way ahead of it."""
+        sent, records = self.records(place)
+        batch = self.build(records, self.sequences.get(place, 0) + ahead)
         for one in sent:
             self.world.history.sends(one)
-        acks = -1 if numbered else self.rng.choice((-1, -1, 1, 0))
         data = produce.PartitionProduceData(index=place[1], records=batch)
         request = produce.ProduceRequest(
             transactional_id=self.name if self.transaction is not None else None, acks=acks, timeout_ms=30_000,
             topic_data=[produce.TopicProduceData(name=place[0], partition_data=[data])],
         )  # fmt: skip
-        if acks == 0:
-            await self.channel.tell(request, produce.ProduceResponse, self.version)
-            return True
+        return sent, request
+
+    async def _insist(self, place: Place, sent: list[Sent], request: produce.ProduceRequest) -> bool:
+        """Sends a batch until that is answered; see `write`."""
+        numbered = self.producer_id >= 0
         rights, host = self.world.rights, self.channel.host
         while True:
             before = rights.before(host, place[0])
@@ -146,6 +182,7 @@ class Writer(Client):
                 await asyncio.sleep(PAUSE_S)
                 continue
             found = answer.responses[0].partition_responses[0]
+            self.blames_the_disk(f"a batch for {place}", found.error_code)
             if not found.error_code:
                 rights.granted(self.name, host, place[0], before)
             if found.error_code == NO_RIGHT:
@@ -160,6 +197,10 @@ class Writer(Client):
                 await asyncio.sleep(PAUSE_S)
                 continue
             return self._answered(place, sent, found.error_code, found.base_offset)
+
+    def fences(self) -> set[ErrorCode]:
+        """Errors that may tell this one that it is fenced."""
+        return FENCED
 
     def has_no_right(self, place: Place, before: Right) -> None:
         """Broken unless the right to write there was taken. `before`: what was known of it when it was asked for."""
@@ -177,7 +218,7 @@ class Writer(Client):
             return False
         if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
             raise Broken(f"{place}: the next batch of {self.name} is refused: {ErrorCode(error).name}")
-        self.refuses(f"a batch for {place} is refused", error, PASSING | FENCED | GONE)
+        self.refuses(f"a batch for {place} is refused", error, PASSING | self.fences() | GONE)
         history.refused(sent, error)
         return False
 
@@ -193,7 +234,11 @@ class AheadWriter(Writer):
         asked: list[tuple[ApiMessage, type[ApiMessage], int]] = []
         batches: list[list[tuple[Place, list[Sent], Right]]] = []
         for _ in range(rng.randrange(2, 6)):
-            if rng.random() < 0.25:
+            if rng.random() < 0.15:
+                asked.append((all_of(rng.choice(world.places)), fetches.FetchResponse, 11))
+                batches.append([])
+                continue
+            if rng.random() < 0.2:
                 part = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
                 topic = list_offsets.ListOffsetsTopic(name=rng.choice(world.places)[0], partitions=[part])
                 request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
@@ -223,6 +268,7 @@ class AheadWriter(Writer):
 
     def _told(self, place: Place, sent: list[Sent], found: Any, before: Right) -> None:
         """What one partition's part of an answer says."""
+        self.blames_the_disk(f"a batch for {place}", found.error_code)
         if found.error_code == NO_RIGHT:
             self.has_no_right(place, before)
             self.world.history.refused(sent, NO_RIGHT)
@@ -230,6 +276,14 @@ class AheadWriter(Writer):
         if not found.error_code:
             self.world.rights.granted(self.name, self.channel.host, place[0], before)
         self._answered(place, sent, found.error_code, found.base_offset)
+
+
+def all_of(place: Place) -> fetches.FetchRequest:
+    """A Fetch of a partition from its beginning, without waiting: a large answer."""
+    part = fetches.FetchPartition(partition=place[1], fetch_offset=0, partition_max_bytes=1 << 20)
+    return fetches.FetchRequest(
+        max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[fetches.FetchTopic(topic=place[0], partitions=[part])]
+    )
 
 
 class IdempotentWriter(Writer):
@@ -255,10 +309,20 @@ class OldWriter(Writer):
 class TransactionalWriter(Writer):
     """Writes in transactions, and commits offsets in them; begins anew with a higher epoch when in doubt, and looks whether
     its old
-    self is fenced. What is open when it loses its connection is aborted by the next producer id of its name."""
+    self is fenced. What is open when it loses its connection is aborted by the next producer id of its name.
+
+    Half of them are of version 2 (KIP-890): Produce adds partitions, and the end of a transaction gives the next epoch.
+    """
 
     def __init__(self, world: World, part: Part) -> None:
         super().__init__(world, part)
+        self._is_second = self.rng.random() < 0.5
+        if self._is_second:
+            self.version = 12
+        self._began = self._jumps = 0
+        self._doubted: set[Place] = set()
+        """Partitions to which a batch may still be under way."""
+        self._is_fenced = self._lost_a_batch = False
         self._count = 0
         self._group = f"group of {self.name}"
         self._offsets: dict[int, Transaction] = {}
@@ -271,15 +335,35 @@ class TransactionalWriter(Writer):
         if self.producer_id < 0:
             await self.begin_id(self.name)
         elif self._offsets and self.rng.random() < 0.2:
-            await self._look()
+            await self._look({ErrorCode.UNSTABLE_OFFSET_COMMIT})
         else:
             await self._transaction()
+
+    async def write(self, place: Place) -> bool:
+        try:
+            return await super().write(place)
+        except Lost:
+            self._doubted.add(place)
+            self._lost_a_batch = True
+            raise
 
     def lost(self) -> None:
         txn = self.transaction
         if txn is not None and txn.outcome is Outcome.OPEN:
             txn.outcome = Outcome.REFUSED
         self.transaction, self.producer_id = None, -1
+        self._doubted.clear()
+
+    def fences(self) -> set[ErrorCode]:
+        """Nobody else has its name: it is fenced when its time was over, or by itself."""
+        age_s = (self.world.sim.now_ns - self._began) / SECOND
+        if self._is_fenced or age_s > TRANSACTION_S / 2 or self._jumps != self.world.clock_jumps:
+            return FENCED
+        return FENCED - {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
+
+    async def settled(self) -> None:
+        if self._offsets:
+            await self._look(set())
 
     async def _until_settled(self, ask: Callable[[], object]) -> int:
         """Asks until the error is none of a moment. Lost."""
@@ -291,19 +375,30 @@ class TransactionalWriter(Writer):
 
     async def _transaction(self) -> None:
         self._count += 1
+        self._began, self._jumps = self.world.sim.now_ns, self.world.clock_jumps
+        self._lost_a_batch = False
         self.transaction = txn = Transaction(f"{self.name}#{self._count}")
         self.world.open_transactions += 1
         try:
             await self._within(txn)
+        except Lost:
+            # A client that has waited long enough aborts, and goes on where it knows what was written.
+            if not self._lost_a_batch or self._is_second or self.world.is_over or self.rng.random() < 0.5:
+                raise
+            await asyncio.sleep(PAUSE_S)
+            await self._end(txn, commits=False)
         finally:
             self.world.open_transactions -= 1
         if self.rng.random() < 0.2 and self.producer_id >= 0:
             await self._fence()
 
     async def _within(self, txn: Transaction) -> None:
-        places = self.world.places
+        places = [place for place in self.world.places if place not in self._doubted]
+        if not places:
+            self.lost()
+            return
         for place in self.rng.sample(places, min(len(places), self.rng.randrange(1, 4))):
-            if not await self._add(place) or not await self.write(place):
+            if not (self._is_second or await self._add(place)) or not await self.write(place):
                 self.lost()
                 return
         if self.rng.random() < 0.3 and not await self._commit_offset(txn):
@@ -311,22 +406,30 @@ class TransactionalWriter(Writer):
             return
         if self.rng.random() < 0.2:
             await asyncio.sleep(self.rng.random() * 3)
-        commits = self.rng.random() < 0.6
+        await self._end(txn, self.rng.random() < 0.6)
+
+    async def _end(self, txn: Transaction, commits: bool) -> None:
         txn.outcome = Outcome.UNKNOWN if commits else Outcome.REFUSED
         request = end_txn.EndTxnRequest(
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commits
         )
 
         async def ask() -> int:
-            return (await self.channel.ask(request, end_txn.EndTxnResponse, 3)).error_code
+            nonlocal answer
+            answer = await self.channel.ask(request, end_txn.EndTxnResponse, 5 if self._is_second else 3)
+            return answer.error_code
 
+        answer = end_txn.EndTxnResponse()
         error = await self._until_settled(ask)
         self.world.history.note("ended", transaction=txn.name, commits=commits, error=error)
         if error:
-            self.refuses(f"{txn.name} is not ended", error, FENCED)
+            self.refuses(f"{txn.name} is not ended", error, self.fences())
             self.producer_id = -1
-        elif commits:
-            txn.outcome = Outcome.DONE
+        else:
+            if commits:
+                txn.outcome = Outcome.DONE
+            if self._is_second:
+                self.producer_id, self.epoch, self.sequences = answer.producer_id, answer.producer_epoch, {}
         self.transaction = None
 
     async def _add(self, place: Place) -> bool:
@@ -345,7 +448,7 @@ class TransactionalWriter(Writer):
         if error == NO_RIGHT:
             self.has_no_right(place, before)
         elif error:
-            self.refuses(f"{place} is not added to a transaction", error, FENCED | GONE)
+            self.refuses(f"{place} is not added to a transaction", error, self.fences() | GONE)
         return not error
 
     async def _commit_offset(self, txn: Transaction) -> bool:
@@ -357,8 +460,8 @@ class TransactionalWriter(Writer):
         async def add() -> int:
             return (await self.channel.ask(request, add_offsets.AddOffsetsToTxnResponse, 3)).error_code
 
-        if error := await self._until_settled(add):
-            self.refuses("offsets are not added to a transaction", error, FENCED)
+        if not self._is_second and (error := await self._until_settled(add)):
+            self.refuses("offsets are not added to a transaction", error, self.fences())
             return False
         part = txn_commit.TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=self._count, committed_metadata=""
@@ -370,17 +473,17 @@ class TransactionalWriter(Writer):
         self._offsets[self._count] = txn
 
         async def ask() -> int:
-            answer = await self.channel.ask(commit, txn_commit.TxnOffsetCommitResponse, 2)
+            answer = await self.channel.ask(commit, txn_commit.TxnOffsetCommitResponse, 5 if self._is_second else 2)
             return answer.topics[0].partitions[0].error_code
 
         error = await self._until_settled(ask)
         if error:
-            self.refuses("offsets are not committed in a transaction", error, FENCED)
+            self.refuses("offsets are not committed in a transaction", error, self.fences())
         else:
             self.world.history.note("committed in a transaction", group=self._group, offset=self._count)
         return not error
 
-    async def _look(self) -> None:
+    async def _look(self, allowed: set[ErrorCode]) -> None:
         """The offset is that of the last committed transaction, or of one of which that is not known."""
         done = max((number for number, txn in self._offsets.items() if txn.outcome is Outcome.DONE), default=-1)
         topics = [offset_fetch.OffsetFetchRequestTopic(name="other", partition_indexes=[0])]
@@ -388,7 +491,7 @@ class TransactionalWriter(Writer):
         answer = await self.channel.ask(request, offset_fetch.OffsetFetchResponse, 7)
         error = answer.error_code or answer.topics[0].partitions[0].error_code
         if error:
-            self.refuses("no offset is read", error, PASSING | {ErrorCode.UNSTABLE_OFFSET_COMMIT})
+            self.refuses("no offset is read", error, PASSING | allowed)
             return
         found = answer.topics[0].partitions[0].committed_offset
         self.world.history.note("offset read", group=self._group, offset=found)
@@ -410,12 +513,13 @@ class TransactionalWriter(Writer):
         self.producer_id, self.epoch, self.sequences = *old, sequences
         self.transaction = txn = Transaction(f"{self.name}#{self._count} fenced", Outcome.REFUSED)
         place = self.pick()
+        self._is_fenced = True
         try:
-            if self.rng.random() < 0.5 and await self._add(place):
+            if not self._is_second and self.rng.random() < 0.5 and await self._add(place):
                 raise Broken(f"{txn.name}: a fenced producer adds a partition to a transaction")
             if await self.write(place):
                 raise Broken(f"{txn.name}: a fenced producer writes to {place}")
             self.world.history.note("fenced", producer=self.name)
         finally:
-            self.transaction = None
+            self.transaction, self._is_fenced = None, False
             self.producer_id, self.epoch, self.sequences = new

@@ -554,10 +554,10 @@ class FakeFileSystem:
             return
         for name in list(node.names):
             child = f"{os.fspath(path)}/{name}"
-            if isinstance(node.names[name], Directory):
+            if isinstance(node.names.get(name), Directory):
                 self.remove_tree(child)
             else:
-                self.unlink(child)
+                self.unlink(child, missing_ok=True)  # another thread may delete the same files
         self._enter("rmdir", os.fspath(path))
         directory, entry = self._parent(path)
         directory.change(entry, None, None)

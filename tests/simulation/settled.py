@@ -1,0 +1,121 @@
+"""What must have come to rest by itself once nobody works any more, and is looked at before the last stop.
+
+Clients have ended, nothing was struck, and a while has gone by that is longer than every time that a setting names:
+
+    no transaction is open: the last stable offset is the high watermark everywhere
+    what is older than retention.ms has gone
+    what is superseded has gone from a topic that is compacted, but for what is too new, or too little, to be cleaned
+    what clients say of their kind (`Client.settled`): committed offsets are stable and read, who joins a group alone is given
+    everything, a topic that was deleted is not there
+
+A start would mend some of that, so that it is looked at before one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from simulation.client import Lost
+from simulation.history import Broken, Place, Sent
+from simulation.plan import TRANSACTION_S
+from simulation.readers import EARLIEST, LATEST, Reader, Target
+from simulation.work import PAUSE_S
+
+if TYPE_CHECKING:
+    from simulation.work import Client
+    from simulation.world import World
+
+#: Seconds beside the times that settings name, for slow disks and rounds that begin late.
+SLACK_S = 8.0
+#: Part of a log's records that are newer than the superseding one: there is enough for the cleaner then.
+ENOUGH = 0.2
+PATIENT, PATIENCE_S = 12, 10.0
+
+
+def seconds_to_rest(world: World) -> float:
+    """Until the slowest timer has gone off: two looks of retention, which rolls quiet segments, or an overdue transaction."""
+    looks_s = int(world.plan.settings["log.retention.check.interval.ms"]) / 1000
+    return max(2 * looks_s, TRANSACTION_S) + SLACK_S
+
+
+async def judge(world: World, clients: list[Client]) -> None:
+    """Waits, and looks. Broken."""
+    await asyncio.sleep(seconds_to_rest(world))
+    told: set[type[Client]] = set()
+    for client in clients:
+        if not client.one_settles or type(client) not in told:
+            told.add(type(client))
+            await _surely(client.settled)
+            client.channel.close()
+    for place in world.places:
+        await _judge_place(world, place)
+    world.history.note("settled")
+
+
+async def _surely(ask: Callable[[], Awaitable[None]]) -> None:
+    for _ in range(5):
+        try:
+            return await ask()
+        except Lost:  # what was silenced before
+            await asyncio.sleep(PAUSE_S)
+    raise Broken("nobody answers when all is at rest")
+
+
+async def _judge_place(world: World, place: Place) -> None:
+    start, stable, high = await ends_of(world, place)
+    if stable != high:
+        raise Broken(f"{place}: nobody has a transaction, and the last stable offset is {stable} of {high}")
+    topic, rules = place[0], world.history.log(place).rules
+    settings = world.plan.topics[topic]
+    if not world.history.trusts_clock:
+        return
+    is_altered = world.altered & {(topic, "retention.ms"), (topic, "cleanup.policy")}
+    if "retention.ms" in settings and not is_altered and start < high:
+        known = [
+            sent for offset in range(start, high) if (sent := world.history.log(place).at.get(offset)) and sent.has_time
+        ]
+        age_ms = min((world.history.now_ms() - sent.at_ms for sent in known), default=0)
+        if age_ms > int(settings["retention.ms"]) + 1000 * seconds_to_rest(world) / 2:
+            raise Broken(f"{place}: all from {start} to {high} is {age_ms} ms old or older, and retention has left it")
+    if rules.is_cleaned and not world.altered & {(topic, "cleanup.policy"), (topic, "min.cleanable.dirty.ratio")}:
+        await judge_cleaned(world, place)
+
+
+async def ends_of(world: World, place: Place) -> tuple[int, int, int]:
+    """The log's start, its last stable offset and its high watermark."""
+    from simulation.world import JUDGE
+
+    found = []
+    for isolation, timestamp in ((0, EARLIEST), (1, LATEST), (0, LATEST)):
+        reader = Reader(world, JUDGE, Target(place, isolation))
+        found.append(await reader.offset_of(timestamp, patient=True))
+        reader.channel.close()
+    return found[0], found[1], found[2]
+
+
+async def judge_cleaned(world: World, place: Place) -> None:
+    """Broken where a superseded record stays, though much was written after what supersedes it. With patience: a pass over
+    many segments on a slow disk takes long."""
+    for _ in range(PATIENT):
+        _, found, _ = await world.read_whole(place, 1)
+        left = superseded(found, world.history.sent)
+        if not left:
+            return
+        await asyncio.sleep(PATIENCE_S)
+    raise Broken(f"{place}: {left} stays; the log ends at {max(found)}")
+
+
+def superseded(found: dict[int, str], known: dict[str, Sent]) -> str:
+    """A record that should have gone, and where it is superseded; empty for none."""
+    offsets = sorted(found)
+    enough = offsets[int(len(offsets) * (1 - ENOUGH))] if offsets else 0
+    newer: dict[bytes | None, int] = {}
+    for offset in reversed(offsets):
+        sent = known[found[offset]]
+        above = newer.get(sent.key, enough)
+        newer[sent.key] = offset
+        if above < enough:
+            return f"{sent.name} at {offset} is superseded at {above}, and"
+    return ""
