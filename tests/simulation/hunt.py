@@ -196,7 +196,7 @@ class Hunt:
         self.findings = load(options.state)
         commit = _commit()
         self._names = [defect.name for defect in defects]
-        self._old: list[tuple[int, str]] = []
+        self._old: list[tuple[str, int, int]] = []
         for defect in defects:
             fingerprint, known = fingerprint_of(defect), self.findings.get(defect.name)
             if known is None or known.fingerprint != fingerprint:
@@ -204,7 +204,7 @@ class Hunt:
                     self.findings[defect.name] = Finding(fingerprint, commit)
                 elif options.again:
                     self.findings[defect.name] = Finding(fingerprint, commit)
-                    self._old.append((known.seed, defect.name))
+                    self._old.append((defect.name, known.seed, known.schedule))
 
     def has_time(self) -> bool:
         return _real_time() < self._over
@@ -223,11 +223,11 @@ class Hunt:
             print(f"NOT PLANTED: {result.line}", flush=True)
         return not result.failure
 
-    def try_alone(self, seed: int, name: str) -> bool:
+    def try_alone(self, seed: int, name: str, schedule: int = 0) -> bool:
         """One run with one defect; True where it was found."""
-        said = self._said(seed, [name])
-        if said and self._is_sound(seed):
-            self._found(seed, name, Blamed(said, 0))
+        said = self._said(seed, [name], schedule)
+        if said and self._is_sound(seed, schedule):
+            self._found(seed, name, Blamed(said, schedule))
         save(self._options.state, self.findings)
         return bool(self.findings[name].seed)
 
@@ -240,9 +240,9 @@ class Hunt:
 
     def again(self) -> None:
         """Seeds that failed with an earlier simulation are tried first."""
-        for seed, name in self._old:
+        for name, seed, schedule in self._old:
             if self.has_time():
-                self.try_alone(seed, name)
+                self.try_alone(seed, name, schedule)
 
     def in_company(self) -> None:
         """Seed after seed, with all that were not found yet."""
