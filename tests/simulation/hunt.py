@@ -316,7 +316,8 @@ def page_of(findings: dict[str, Finding], seeds: int) -> str:
         "hide another, so that those say less than *alone*",
         "- *came there*: in how many of those the daemon came to a changed line. A defect that is never reached is in a part "
         "of the daemon that the workload does not use; such a row says nothing of the oracles",
-        "- a row without a seed says that so few did not find it, and no more than that",
+        f"- none was looked for in more than {max((found.upto for found in findings.values()), default=0)} seeds so far: a row "
+        "without a seed says that so few did not find it, and no more than that",
         "",
     ]
     for title, defects in (("Planted", PLANTED), ("That the daemon has had, put back", PUT_BACK)):
