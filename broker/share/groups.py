@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..groups.heartbeat.group import LEAVING_EPOCH
+from ..groups.heartbeat.group import JOINING_EPOCH, LEAVING_EPOCH
 from ..groups.heartbeat.machine import Outcome
 from ..groups.share.group import ShareGroup, StatePartitions
 from ..groups.share.machine import Machine, ShareHeartbeat, ShareHeartbeatResult, share_group
@@ -55,12 +56,17 @@ class ShareGroups:
         self._topics = shares.parts.topics
         self._loop = shares.parts.loop
         self._preparing: dict[str, asyncio.Task[None]] = {}
+        #: By group: held while state is made or deleted, from before that is written down until after.
+        self._states: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._heartbeat_groups.on_member_gone.append(self._member_gone)
         self._topics.on_deleted.append(lambda _: self.forget_deleted_topics())
 
     @property
     def _heartbeat_groups(self) -> HeartbeatGroups:
         return self._members.heartbeat_groups
+
+    def _state_of(self, group_id: str) -> asyncio.Lock:
+        return self._states.setdefault(group_id, asyncio.Lock())
 
     @property
     def _machine(self) -> Machine:
@@ -90,9 +96,13 @@ class ShareGroups:
         """Initialize the state of the partitions that the group reads. One call at a time for each group; others wait for it."""
         group = self._heartbeat_groups.read(asked.group_id)
         names: Collection[str] = asked.topics or ()
+        is_known = asked.member_epoch == JOINING_EPOCH
         if isinstance(group, ShareGroup):
             names = {*group.names, *names}
-        elif group is not None or asked.member_epoch:
+            is_known = is_known or asked.member_id in group.members
+        elif group is not None:
+            is_known = False
+        if not is_known:
             return  # the heartbeat is refused
         if not self._machine.uninitialized(group, names):
             return
@@ -107,10 +117,13 @@ class ShareGroups:
         """Initialize state that is missing. A failure is logged; the next heartbeat tries again."""
         try:
             await self._shares.coordinator.ensure_topic()
-            wanted = self._machine.uninitialized(self._heartbeat_groups.read(group_id), names)
-            epoch = await self._run(group_id, lambda group, _: self._machine.initializing(group, group_id, wanted))
-            starts = {(topic, index): NO_OFFSET for topic, state in wanted.items() for index in state.partitions}
-            await self._initialize(group_id, wanted, starts, epoch)
+            async with self._state_of(group_id):
+                wanted = self._machine.uninitialized(self._heartbeat_groups.read(group_id), names)
+                if not wanted:
+                    return
+                epoch = await self._run(group_id, lambda group, _: self._machine.initializing(group, group_id, wanted))
+                starts = {(topic, index): NO_OFFSET for topic, state in wanted.items() for index in state.partitions}
+                await self._initialize(group_id, wanted, starts, epoch)
         except Exception as error:
             log.warning("group %s: its partitions cannot be made ready: %s", group_id, error_code(error)[1])
 
@@ -217,10 +230,12 @@ class ShareGroups:
             for topic_id, indexes in partitions.items()
         }
         decide = self._machine.initializing
-        epoch = await self._run(group_id, lambda group, _: decide(group, group_id, wanted, must_be_empty=True))
-        await self._shares.coordinator.ensure_topic()
         at = {key: starts[place] for key, place in places.items()}
-        for key, error in (await self._initialize(group_id, wanted, at, epoch)).items():
+        async with self._state_of(group_id):
+            epoch = await self._run(group_id, lambda group, _: decide(group, group_id, wanted, must_be_empty=True))
+            await self._shares.coordinator.ensure_topic()
+            errors = await self._initialize(group_id, wanted, at, epoch)
+        for key, error in errors.items():
             outcome[places[key]] = error
         return outcome
 
@@ -242,22 +257,32 @@ class ShareGroups:
                 outcome[name] = ProtocolError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete."
                 )
-        await self._run(group_id, lambda found, _: self._machine.deleting(found, group_id, topics))
-        await self._delete_state(group_id, topics)
-        await self._run(group_id, lambda found, _: self._machine.deleted(found, group_id, topics.keys()))
+        async with self._state_of(group_id):
+            await self._delete_state(group_id, topics)
+            await self._run(group_id, lambda found, _: self._machine.deleted(found, group_id, topics.keys()))
         return outcome
 
     async def delete_state(self, group_id: str) -> None:
-        """Delete the kept state of a group that is about to be deleted. ProtocolError."""
-        found = self._heartbeat_groups.read(group_id)
-        if isinstance(found, ShareGroup) and not found.members:
-            await self._delete_state(group_id, {*found.initialized, *found.initializing, *found.deleting})
+        """Delete the kept state of a group that is about to be deleted: in the same turn of the loop, or others may join it.
 
-    async def _delete_state(self, group_id: str, topic_ids: Collection[bytes]) -> None:
+        Raises ProtocolError: NON_EMPTY_GROUP, or what a write or finding the group raises."""
+        async with self._state_of(group_id):
+            found = self._heartbeat_groups.read(group_id)
+            if not isinstance(found, ShareGroup):
+                return
+            kept = {**found.initializing, **found.initialized}
+            topics = {**found.deleting, **{topic_id: state.name for topic_id, state in kept.items()}}
+            if topics:
+                await self._delete_state(group_id, topics)
+
+    async def _delete_state(self, group_id: str, topics: Mapping[bytes, str]) -> None:
+        """Delete what is kept of these topics, by id, with the lock of the group's state. Before, it is written down that it
+        counts no more: a member that joins meanwhile, or after a crash, has it made anew. Raises as `Machine.deleting`."""
+        await self._run(group_id, lambda found, _: self._machine.deleting(found, group_id, topics))
         coordinator = self._shares.coordinator
         if not coordinator.is_open:
             return
-        for topic_id in topic_ids:
+        for topic_id in topics:
             topic = self._topics.by_id(topic_id)
             for index in range(0 if topic is None else topic.partition_count):
                 key = SharePartitionKey(group_id, topic_id, index)

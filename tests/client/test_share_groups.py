@@ -16,11 +16,13 @@ from support.patience import until
 from support.share_client import ACCEPT, REJECT, RELEASE, RENEW, ShareClient
 from support.wire_client import WireClient
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
+from tidelog.broker.share.coordinator import ShareCoordinator
+from tidelog.broker.share.records import SharePartitionKey
 from tidelog.broker.share.sessions import TopicIdPartition
 from tidelog.cli.groups import describe as describe_groups
 from tidelog.cli.groups import picture
 from tidelog.cli.support.kafka_client import KafkaClient
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -630,6 +632,83 @@ def test_administration(world: World) -> None:
     assert deleted[0].error_code == 0
     assert describe(world).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert delete_offsets(world, TOPIC).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def delete_group(world: World) -> int:
+    answer = world.admin.ask(DeleteGroupsRequest(groups_names=["g"]), 2, DeleteGroupsResponse)
+    return int(answer.results[0].error_code)
+
+
+def reads_anew(world: World, member: ShareClient) -> None:
+    """The member, which has joined, is given all records for the first time."""
+    if not member.partitions:  # assignments are made once in a second
+        world.broker.clock.advance(seconds=1)
+        member.heartbeat()
+    rows = [row for topic in member.fetch().responses for row in topic.partitions]
+    assert [(row.error_code, row.error_message) for row in rows] == [(0, None)]
+    assert member.got == {0: [(0, 1, 1)]}
+
+
+def test_a_group_that_is_joined_while_it_is_deleted_is_made_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kept state was gone, but not what the group said of it: each fetch was UNKNOWN_SERVER_ERROR from then on."""
+    world.produce("a", "b")
+    ann = world.member("ann")
+    ann.fetch()
+    ann.fetch(epoch=-1)
+    ann.heartbeat(-1)
+    services: Any = services_of(world.broker)
+    groups, syncs, deleted, joined = services.share.get().groups, [], [], []
+    delete = ShareCoordinator.delete
+
+    def delete_and_wait(self: ShareCoordinator, key: SharePartitionKey) -> Any:
+        delete(self, key)
+        syncs.append(services.loop.create_future())
+        return syncs[-1]
+
+    monkeypatch.setattr(ShareCoordinator, "delete", delete_and_wait)
+    deleting = threading.Thread(target=lambda: deleted.append(delete_group(world)))
+    deleting.start()
+    until(lambda: syncs, "a deletion that waits for the disk")
+    bob = world.opened(ShareClient(world.address, "g", "bob"))
+    joining = threading.Thread(target=lambda: joined.append(bob.join(TOPIC).error_code))
+    joining.start()
+    until(lambda: joined or groups._preparing, "a member that is there, or that waits")
+    services.loop.call_soon_threadsafe(syncs[0].set_result, None)
+    deleting.join()
+    joining.join()
+    assert (deleted, joined) == ([0], [0])
+    reads_anew(world, bob)
+
+
+def test_a_group_whose_deletion_was_broken_off_is_made_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.produce("a", "b")
+    ann = world.member("ann")
+    ann.fetch()
+    ann.fetch(epoch=-1)
+    ann.heartbeat(-1)
+    delete = ShareCoordinator.delete
+
+    def delete_and_fail(self: ShareCoordinator, key: SharePartitionKey) -> None:
+        delete(self, key)
+        raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(ShareCoordinator, "delete", delete_and_fail)
+        assert delete_group(world) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bob = world.opened(ShareClient(world.address, "g", "bob"))
+    assert bob.join(TOPIC).error_code == 0
+    reads_anew(world, bob)
+
+
+def test_who_is_no_member_brings_back_nothing_that_was_deleted(world: World) -> None:
+    world.produce("a")
+    ann = world.member("ann")
+    ann.fetch(epoch=-1)
+    ann.heartbeat(-1)
+    assert delete_offsets(world, TOPIC).error_code == 0
+    cat = world.opened(ShareClient(world.address, "g", "cat"))
+    assert cat.heartbeat(5, [TOPIC]).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.offsets() == []
 
 
 def test_a_topic_that_goes_takes_its_state_along(world: World) -> None:

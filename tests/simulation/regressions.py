@@ -1,7 +1,7 @@
 """Seeds that found defects of the daemon, which are mended: each is run again (`test_simulation.py`).
 
 A change of the simulator, or of what the daemon asks of its disk, makes another run of the same number: then a seed here is
-one more run, and what holds the defect is the test that is named beside it. So it is with all of these since clients send
+one more run, and what holds the defect is the test that is named beside it. So it is with all of these but 28 since clients send
 ahead and lose rights: none has been seen to fail with its defect put back into the daemon since then.
 """
 
@@ -23,6 +23,7 @@ class Regression(NamedTuple):
 
 
 REGRESSIONS: list[Regression] = [
+    Regression(28, "test_a_group_that_is_joined_while_it_is_deleted_is_made_anew: fetches met state that was gone"),
     Regression(104, "test_an_index_that_a_full_disk_left_short_is_whole_after_a_start: the recovery point passed it"),
     Regression(126, "test_an_emptied_control_batch_hides_the_marker_that_was_in_it: log verify told a fault"),
     Regression(

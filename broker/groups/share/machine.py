@@ -257,9 +257,12 @@ class Machine:
         group = share_group(found, group_id)
         if group.members:
             raise ProtocolError(ErrorCode.NON_EMPTY_GROUP)
-        initialized = {topic_id: state for topic_id, state in group.initialized.items() if topic_id not in topics}
+        initializing, initialized = (
+            {topic_id: state for topic_id, state in part.items() if topic_id not in topics}
+            for part in (group.initializing, group.initialized)
+        )
         deleting = {**group.deleting, **topics}
-        return Outcome(None, [share_records.state_record(group_id, group.initializing, initialized, deleting)])
+        return Outcome(None, [share_records.state_record(group_id, initializing, initialized, deleting)])
 
     def deleted(self, found: Group | None, group_id: str, topics: Collection[bytes]) -> Outcome[None]:
         """Nothing of these topics is kept: after `deleting`, or because they are gone."""
