@@ -6,11 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from simulation.disk import Weather
 from simulation.groups import ClassicGroups, Ownership
 from simulation.history import Broken, History, Marks, Outcome, Rules, Sent, Transaction
 from simulation.plan import Plan
 from simulation.scheduler import Simulation
-from simulation.settled import superseded
+from simulation.settled import superseded, swift
 from simulation.share import Deliveries, Lock
 from simulation.smaller import smaller
 from simulation.watch import Watch, read_on
@@ -214,6 +215,17 @@ def test_a_superseded_record_that_is_left_though_there_was_enough_to_clean() -> 
     del found[0]
     assert superseded(found, of.sent) == ""  # what supersedes a-3 and a-4 is too new
     assert superseded({}, of.sent) == ""
+
+
+def test_the_disk_is_swift_while_all_comes_to_rest_since_nothing_says_how_long_a_pass_takes() -> None:
+    slow = {"slow_chance": 0.2, "slow_most": 200_000_000, "sync_most": 400_000_000, "cold_chance": 0.5}
+    weather = Weather(**slow)  # type: ignore[arg-type]
+    with swift(weather):
+        assert weather == Weather(cold_chance=0.5)
+    assert weather == Weather(**slow)  # type: ignore[arg-type]
+    weather.sync_most = 1_000_000
+    with swift(weather):
+        assert weather.sync_most == 1_000_000  # swifter than most
 
 
 def test_aborted_records_supersede_nothing() -> None:
