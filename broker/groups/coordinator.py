@@ -111,7 +111,7 @@ class GroupCoordinator(Coordinator[Shard]):
         self._runtime = CoordinatorRuntime(GROUP_METADATA_TOPIC, log, Shard, time, timer, loop, run_blocking)
         self._shards = Shards(self._runtime)
         self._room = MemberRoom(
-            lambda: (group for shard in self._runtime for group in shard.groups.values()), time.milliseconds
+            lambda: (group for shard in self._runtime for group in shard.groups.values()), time.monotonic_ms
         )
         self._membership = GroupMembership(self._shards, group_limits(config), time, timer, loop, new_uuid)
         self._commits = GroupCommits(

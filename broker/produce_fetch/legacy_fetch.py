@@ -76,10 +76,10 @@ class OldFetchJob(FetchJob):
 
     async def _answer(self, max_wait_ms: int, read: Callable[[int], list[Part] | Awaitable[list[Part]]]) -> list[Part]:
         time = self._services.time
-        deadline = time.milliseconds() + max_wait_ms
+        deadline = time.monotonic_ms() + max_wait_ms
         while True:
             self._rows: list[FetchedRow] = []
-            found = read(max(0, deadline - time.milliseconds()))
+            found = read(max(0, round(deadline - time.monotonic_ms())))
             if not isinstance(found, list):
                 try:
                     await found

@@ -453,10 +453,8 @@ class Chaos:
 
     async def _clock_jump(self) -> None:
         jump_s = self.rng.choice((-3600, -5, 5, 3600))
-        self.world.sim.wall_offset_ns += jump_s * SECOND
-        self.world.clock_jumps += 1
-        if jump_s < 0:
-            self.world.history.trusts_clock = False
+        self.world.move_clock(jump_s)
+        self.world.history.note("clock moved", seconds=jump_s)
 
     async def _quiet_spell(self) -> None:
         """Nobody begins anything; times of groups, transactions, retention and cleaning pass."""

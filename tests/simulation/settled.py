@@ -13,6 +13,10 @@ A start would mend some of that, so that it is looked at before one.
 The cleaner promises that a pass comes while the dirty share is above min.cleanable.dirty.ratio, and not how long it takes:
 before its first swap the whole log is synced, and each group of segments is. Where a sync takes 200 ms, as on some simulated
 disks, a log of 150 segments is not clean within minutes. So the disk is swift while all comes to rest (`swift`).
+
+As in Kafka a transaction's time goes by the wall clock. Where that went back by an hour, one that was open stays so an hour
+longer, which is no fault. What needs transactions to be ended is looked at after such a clock was set on again, and the same
+while has gone by; all else, which goes by the other clock, before.
 """
 
 from __future__ import annotations
@@ -67,15 +71,24 @@ def swift(weather: Weather) -> Iterator[None]:
 
 async def _judge(world: World, clients: list[Client]) -> None:
     await asyncio.sleep(seconds_to_rest(world))
+    is_behind = world.is_clock_behind
+    await _judge_clients([client for client in clients if not (is_behind and client.waits_for_transactions)])
+    if is_behind:
+        world.set_clock_right()
+        await asyncio.sleep(seconds_to_rest(world))
+        await _judge_clients([client for client in clients if client.waits_for_transactions])
+    for place in world.places:
+        await _judge_place(world, place)
+    world.history.note("settled")
+
+
+async def _judge_clients(clients: list[Client]) -> None:
     told: set[type[Client]] = set()
     for client in clients:
         if not client.one_settles or type(client) not in told:
             told.add(type(client))
             await _surely(client.settled)
             client.channel.close()
-    for place in world.places:
-        await _judge_place(world, place)
-    world.history.note("settled")
 
 
 async def _surely(ask: Callable[[], Awaitable[None]]) -> None:

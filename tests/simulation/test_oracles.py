@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from simulation import settled
 from simulation.disk import Weather
 from simulation.groups import ClassicGroups, Ownership
 from simulation.history import Broken, History, Marks, Outcome, Rules, Sent, Transaction
@@ -301,6 +303,42 @@ def test_a_consumer_group_with_two_owners() -> None:
     owners.owns("g", "ann", {PLACE}, now=120, until=220)
     with pytest.raises(Broken, match="belongs to bob, and still to ann"):
         owners.owns("g", "bob", {PLACE}, now=130, until=230)
+
+
+class Resting:
+    """A world whose wall clock was set back, and what its clients look at."""
+
+    def __init__(self) -> None:
+        self.is_clock_behind = True
+        self.plan = SimpleNamespace(settings={"log.retention.check.interval.ms": "2000"})
+        self.machine = SimpleNamespace(disk=SimpleNamespace(weather=Weather()))
+        self.places: list[Any] = []
+        self.history = SimpleNamespace(note=lambda _: None)
+        self.told: list[Any] = []
+
+    def set_clock_right(self) -> None:
+        self.is_clock_behind = False
+
+    def client(self, name: str, *, waits: bool) -> Any:
+        async def look() -> None:
+            self.told.append((name, self.is_clock_behind))
+
+        channel = SimpleNamespace(close=lambda: None)
+        return SimpleNamespace(one_settles=False, waits_for_transactions=waits, settled=look, channel=channel)
+
+
+def test_transactions_have_their_time_after_a_clock_went_back_and_nothing_else_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world: Any = Resting()
+
+    async def sleep(seconds: float) -> None:
+        world.told.append(seconds)
+
+    monkeypatch.setattr(settled, "asyncio", SimpleNamespace(sleep=sleep))
+    clients = [world.client("transactional", waits=True), world.client("member", waits=False)]
+    asyncio.run(settled.judge(world, clients))
+    assert world.told == [23.0, ("member", True), 23.0, ("transactional", False)]
 
 
 def lock(member: str, until: int = 100, life: int = 1, *, is_sound: bool = True) -> Lock:

@@ -85,6 +85,9 @@ class Client:
     one_settles = False
     """Of those of a kind, one alone has `settled` called."""
 
+    waits_for_transactions = False
+    """What `settled` looks at is so only once all transactions are ended."""
+
     async def settled(self) -> None:
         """Nobody has worked for a while: looks whether all is as it must be then. Lost, Broken."""
 

@@ -12,7 +12,7 @@ from simulation.history import Broken, History, Place, Rules
 from simulation.machine import DiedError, Machine
 from simulation.network import Network
 from simulation.plan import AUTHORIZER, Part, Plan
-from simulation.scheduler import Simulation
+from simulation.scheduler import SECOND, Simulation
 from simulation.work import NONE, PASSING, PAUSE_S, UNCERTAIN, Client, Commits, Rights
 from support.left_behind import faults_of
 from tidelog.protocol.errors import ErrorCode
@@ -56,6 +56,7 @@ class World:
         self.open_transactions = 0
         self.altered: set[tuple[str, str]] = set()
         self.clock_jumps = 0
+        self._clock_most_ns = 0
         self._resting = asyncio.Event()
         self._resting.set()
         self._make_oracles()
@@ -101,6 +102,23 @@ class World:
         if self.plan.settles and self.is_sound:
             await settled.judge(self, clients)
         await self._judge(chaos)
+
+    def move_clock(self, seconds: int) -> None:
+        """Sets the daemon's wall clock. Promises that go by it don't count once it went back."""
+        self.sim.wall_offset_ns += seconds * SECOND
+        self._clock_most_ns = max(self._clock_most_ns, self.sim.wall_offset_ns)
+        self.clock_jumps += 1
+        if seconds < 0:
+            self.history.trusts_clock = False
+
+    @property
+    def is_clock_behind(self) -> bool:
+        """Whether something may have a time that the wall clock has still to come to."""
+        return self.sim.wall_offset_ns < self._clock_most_ns
+
+    def set_clock_right(self) -> None:
+        """Sets the wall clock on to where it would be had it never gone back."""
+        self.sim.wall_offset_ns = self._clock_most_ns
 
     async def turn(self) -> None:
         """Where clients wait while nobody works."""

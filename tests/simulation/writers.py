@@ -361,6 +361,8 @@ class TransactionalWriter(Writer):
             return FENCED
         return FENCED - {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 
+    waits_for_transactions = True
+
     async def settled(self) -> None:
         if self._offsets:
             await self._look(set())

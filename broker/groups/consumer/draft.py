@@ -199,15 +199,17 @@ class Draft:
         return changed, bump
 
     def _resolve(self, used: Collection[str]) -> bool:
-        """Matches what has to be matched, at once if that is little; returns whether something is another than before."""
+        """Matches what has to be matched, at once if that is little; returns whether something is another than before.
+
+        Versions and times from the future count for nothing: the wall clock was set back."""
         topics, group = self.environment.topics, self.group
         interval_ms = self.environment.settings.config.group_consumer_regex_refresh_interval_ms
         stale = [
             expression
             for expression in used
             if (known := self.resolved.get(expression)) is None
-            or known.version < topics.version
-            or self.now_ms > known.timestamp_ms + interval_ms
+            or known.version != topics.version
+            or not 0 <= self.now_ms - known.timestamp_ms <= interval_ms
         ]
         if not stale:
             return False
@@ -226,7 +228,8 @@ class Draft:
 
     def _resolve_later(self, stale: list[str], names: list[str]) -> None:
         last_ms = max((each.timestamp_ms for each in self.group.resolved.values()), default=0)
-        if all(expression in self.resolved for expression in stale) and self.now_ms <= last_ms + LEAST_REFRESH_MS:
+        is_fresh = 0 <= self.now_ms - last_ms <= LEAST_REFRESH_MS
+        if is_fresh and all(expression in self.resolved for expression in stale):
             return
         visible = self.visible
         version, now_ms, topics = self.environment.topics.version, self.now_ms, self.environment.topics
@@ -251,10 +254,10 @@ class Draft:
         log.info("group %s: epoch %d", group.group_id, self.epoch)
 
     def _may_assign(self) -> bool:
-        """True unless the group's last target is younger than its assignment interval."""
-        last_ms = self.group.assignment_timestamp_ms
-        interval_ms = self.environment.settings.int_of(self.group.group_id, ASSIGNMENT_INTERVAL)
-        return last_ms == 0 or interval_ms == 0 or self.now_ms >= last_ms + interval_ms
+        """True unless the group's last target is younger than its assignment interval. One from the future says nothing: the wall
+        clock was set back."""
+        since_ms = self.now_ms - self.group.assignment_timestamp_ms
+        return not 0 <= since_ms < self.environment.settings.int_of(self.group.group_id, ASSIGNMENT_INTERVAL)
 
 
 def seen_by(visible: Visible, resolved: Mapping[str, ResolvedExpression]) -> dict[str, ResolvedExpression]:

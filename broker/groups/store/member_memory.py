@@ -41,14 +41,14 @@ class MemberRoom:
 
     __slots__ = ("_counted_ms", "_estimate", "_groups", "_now_ms")
 
-    def __init__(self, groups: Callable[[], Iterable[Group]], now_ms: Callable[[], int]) -> None:
+    def __init__(self, groups: Callable[[], Iterable[Group]], now_ms: Callable[[], float]) -> None:
         """`groups`: all groups that exist, of every type; `now_ms`: a monotonic clock."""
         self._groups = groups
         self._now_ms = now_ms
         # Never less than the members' bytes: joining members are added, leaving ones are found by counting, as what was read from
         # the disk.
         self._estimate = 0
-        self._counted_ms = -RECOUNT_MS
+        self._counted_ms: float = -RECOUNT_MS
 
     def recount(self) -> None:
         """Groups have come that nobody has asked for here: they are counted before the next one joins."""

@@ -63,6 +63,16 @@ def test_a_lowered_limit_shrinks_a_group_at_the_next_start(harness):
     assert len(members[0].joined.members) == 2
 
 
+def test_members_join_when_the_clock_was_set_back_after_a_start(harness):
+    """What all members have said is counted before the first of them joins, and that waited until the clock was there again."""
+    harness.stable("alice")
+    again = harness.restarted()
+    again.time.set_wall_clock(again.time.milliseconds() - 3_600_000)
+    bob = again.member("bob", group_id="another").join()
+    again.time.advance(60_000)
+    assert bob.joined.error is ErrorCode.NONE
+
+
 def test_while_loading(harness):
     (alice,) = harness.stable("alice")
     commit(harness, "simple")

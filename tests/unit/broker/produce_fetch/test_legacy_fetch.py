@@ -129,6 +129,13 @@ def write(log: UnifiedLog, count: int, codec: Compression = Compression.NONE) ->
     log.append_as_leader(data, 0, len(data))
 
 
+def write_marker(log: UnifiedLog) -> None:
+    marker = build_batch([Record(0, START_MS, b"\0\0\0\1", b"\0\0\0\0\0\0")], is_control=True, is_transactional=True,
+                         producer_id=1, producer_epoch=0)  # fmt: skip
+    data = bytearray(marker)
+    log.append_as_leader(data, 0, len(data), origin=AppendOrigin.COORDINATOR)
+
+
 def offsets(data: bytes) -> list[int]:
     return [record.offset for header in iterate_batches(data) for record in iterate_records(data, header.position)]
 
@@ -229,11 +236,8 @@ async def test_version_3_limits_the_answer(rig: Rig) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_markers_are_passed_over(rig: Rig, version: int) -> None:
     """They convert to nothing: a client that got nothing would ask for the same again, for ever."""
-    marker = build_batch([Record(0, START_MS, b"\0\0\0\1", b"\0\0\0\0\0\0")], is_control=True, is_transactional=True,
-                         producer_id=1, producer_epoch=0)  # fmt: skip
     for _ in range(3):
-        data = bytearray(marker)
-        rig.log.append_as_leader(data, 0, len(data), origin=AppendOrigin.COORDINATOR)
+        write_marker(rig.log)
     leaving = rig.ask(version, of("t", 0, 1), max_wait_ms=500)
     await _until(lambda: rig.world.purgatory.waiting)
     leaving.cancel()  # what it had read until then was given back already
@@ -246,6 +250,19 @@ async def test_markers_are_passed_over(rig: Rig, version: int) -> None:
     assert b"".join(await waiting)
     ((_, data),) = await rig.answer(version, of("t", 0))
     assert offsets(bytes(data)) == [3]
+
+
+async def test_a_clock_that_is_set_back_makes_no_wait_longer(rig: Rig) -> None:
+    waiting = rig.ask(1, of("t", 0), max_wait_ms=500)
+    await _until(lambda: rig.world.purgatory.waiting)
+    rig.machine.time.set_wall_clock(START_MS - 3_600_000)
+    write_marker(rig.log)
+    rig.partitions["t"].wake()
+    await _until(lambda: not rig.world.purgatory.waiting)
+    await _until(lambda: rig.world.purgatory.waiting)  # for what comes behind the marker
+    rig.machine.time.advance(500)
+    await _until(lambda: not rig.world.purgatory.waiting)
+    assert await waiting
 
 
 async def _until(condition: Callable[[], object]) -> None:

@@ -37,6 +37,14 @@ def test_not_more_often_than_the_interval(consumers):
     assert consumers.beats("a").assigned == ALL | {("u", 0), ("u", 1)}
 
 
+def test_a_clock_that_was_set_back_keeps_no_target_from_being_made(consumers):
+    consumers.joins("a", "t")
+    consumers.time.set_wall_clock(consumers.time.milliseconds() - 3_600_000)
+    assert consumers.beats("a", subscribed_topics=frozenset("tu")).assigned == ALL | {("u", 0), ("u", 1)}
+    assert consumers.beats("a", subscribed_topics=frozenset("t")).assigned == ALL
+    assert consumers.group.state_name == "Assigning", "the interval counts again"
+
+
 def test_what_is_unsubscribed_is_given_up_at_once(consumers):
     consumers.joins("a", "t", "u")
     assert consumers.beats("a", subscribed_topics=frozenset("t")).assigned == ALL
@@ -97,6 +105,17 @@ def test_expressions_are_matched_anew_now_and_then(consumers):
     consumers.time.advance(1)
     consumers.beats("a")
     assert consumers.group.resolved["t"].timestamp_ms > first
+
+
+def test_expressions_are_matched_anew_when_the_clock_was_set_back(consumers):
+    consumers.joins("a", expression="t|u.*")
+    consumers.time.set_wall_clock(consumers.time.milliseconds() - 3_600_000)
+    consumers.beats("a")
+    assert consumers.group.resolved["t|u.*"].timestamp_ms == consumers.time.milliseconds()
+    consumers.image.version = -1  # as after a start, where it is the wall clock
+    consumers.image.topics["u2"] = consumers.image.topics["u"]._replace(name="u2")
+    consumers.beats("a")
+    assert consumers.group.resolved["t|u.*"].topics == {"t", "u", "u2"}
 
 
 def test_many_topics_are_matched_in_the_pool(consumers, monkeypatch):
