@@ -48,7 +48,7 @@ DEFECTS = [defect for defect in ALL if defect.name in _QUICK]
 _REACHED = "planted defect's line: "
 """What a run's counts call it, before the defect's name."""
 _PROBE = "__planted_line__"
-_NAMES = {defect.name for defect in [*ALL, *OF_BACKUPS]}
+_BY_NAME = {defect.name: defect for defect in [*ALL, *OF_BACKUPS, *OF_RIGHTS]}
 
 
 def applied(source: str, edits: Iterable[Edit]) -> tuple[str, list[int]]:
@@ -164,7 +164,8 @@ def _names_told(code: CodeType) -> set[str]:
     """Names that probes in this code, and in what stands in it, may tell."""
     found = {constant for constant in code.co_consts if isinstance(constant, str)} if _PROBE in code.co_names else set()
     return (
-        found.union(*(_names_told(constant) for constant in code.co_consts if isinstance(constant, CodeType))) & _NAMES
+        found.union(*(_names_told(constant) for constant in code.co_consts if isinstance(constant, CodeType)))
+        & _BY_NAME.keys()
     )
 
 
@@ -198,8 +199,8 @@ def reached(events: dict[str, int]) -> dict[str, int]:
 
 
 def named(name: str) -> Defect:
-    """The defect of that name."""
-    return next(defect for defect in [*ALL, *OF_BACKUPS, *OF_RIGHTS] if defect.name == name)
+    """The defect of that name; KeyError: there is none."""
+    return _BY_NAME[name]
 
 
 def plant(names: tuple[str, ...]) -> None:
