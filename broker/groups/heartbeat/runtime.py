@@ -92,11 +92,12 @@ class HeartbeatGroups:
     ) -> T | Awaitable[T]:
         """`decide(group, now)` gets whatever group has the id, of any type, or None.
 
-        Returns the outcome's answer, or an awaitable of it where the write takes time to be durable. Raises ProtocolError as
-        finding a group does, what `decide` raises, and what the write says; nothing has changed then."""
+        Returns the outcome's answer, or an awaitable of it where a write takes time to be durable: its own, or one from before
+        that it tells of, as a heartbeat does that is sent again after a failed sync. Raises ProtocolError as finding a group
+        does, what `decide` raises, and what the write says; nothing has changed then."""
         shard = self._shards.find(group_id)
         outcome = decide(shard.groups.get(group_id), self._time.milliseconds())
-        unsynced = self.carry_out(shard, group_id, outcome, kind)
+        unsynced = self.carry_out(shard, group_id, outcome, kind) or shard.unsynced
         return outcome.answer if unsynced is None else when_durable(unsynced, outcome.answer)
 
     def read(self, group_id: str) -> Group | None:

@@ -85,6 +85,31 @@ def test_the_answer_waits_until_the_write_is_durable(harness):
         harness.loop.run_until_complete(task)
 
 
+def test_an_answer_that_writes_nothing_waits_for_what_it_tells_of(harness):
+    """A member that joined again after a lost answer was told at once what no disk had."""
+    harness.log.durable = False
+    first = harness.loop.create_task(run(harness, joined("a")))
+    again = harness.loop.create_task(run(harness, Outcome("hello")))
+    harness.loop.run_until_complete(harness.loop.create_task(_turn()))
+    assert not again.done()
+    harness.log.sync()
+    assert [harness.loop.run_until_complete(each) for each in (first, again)] == ["hello", "hello"]
+    assert run(harness, Outcome("hello")) == "hello"
+
+
+def test_what_a_failed_sync_has_lost_is_told_to_nobody(harness):
+    """Found by the simulation's seed 3: two members of a consumer group were in epoch 6 with every partition."""
+    harness.log.durable = False
+    first = harness.loop.create_task(run(harness, joined("a")))
+    harness.loop.run_until_complete(harness.loop.create_task(_turn()))
+    harness.log.sync(KafkaStorageError("gone"))
+    with pytest.raises(ProtocolError):
+        harness.loop.run_until_complete(first)
+    with pytest.raises(ProtocolError) as caught:
+        harness.loop.run_until_complete(harness.loop.create_task(run(harness, Outcome("hello"))))
+    assert caught.value.code is ErrorCode.NOT_COORDINATOR
+
+
 async def _turn():
     pass
 
