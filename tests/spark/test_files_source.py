@@ -447,7 +447,9 @@ def grow(home: Path, topic: str, partition: int, first: int, count: int, *, segm
         for line in (home / ENDS).read_text().splitlines()[2:]:
             name, number, offset = line.rsplit(" ", 2)
             ends[name, int(number)] = int(offset)
-    write_checkpoint(home / ENDS, {**ends, (topic, partition): first + count})
+    # In one step, as a daemon does: a stream may look meanwhile.
+    write_checkpoint(home / f"{ENDS}.tmp", {**ends, (topic, partition): first + count})
+    os.replace(home / f"{ENDS}.tmp", home / ENDS)
 
 
 def name_topic(home: Path, topic: str, partition: int, letter: str) -> None:
