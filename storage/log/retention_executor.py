@@ -42,6 +42,8 @@ def delete_old_segments(log: UnifiedLog, time: Time) -> list[SegmentDeletion]:
                     return []
                 end = deletions[-1].next_base_offset
                 deletions = _counted(deletions, local.ledger.value)
+                # DeleteRecords has promised more than the first segment's name says.
+                is_promised = log.log_start_offset > local.segments.view[0].base_offset
                 log.raise_log_start_offset(max(log.log_start_offset, end))
                 doomed = local.take_out_below(end)
         except OSError as error:
@@ -49,8 +51,8 @@ def delete_old_segments(log: UnifiedLog, time: Time) -> list[SegmentDeletion]:
         log.retention.note(deletions)
         asked = [d.next_base_offset for d in deletions if d.policy == START_OFFSET.name]
         local.ledger.delete(asked[-1] if asked else 0, end)
-        if len(doomed) == 1 and not local.has_aborted(doomed[0]):
-            local.delete_files(doomed)
+        if len(doomed) == 1 and not is_promised and not local.has_aborted(doomed[0]):
+            local.delete_files(doomed)  # one that a power cut brings back is old again
         else:
             _delete_many(log, doomed)
         return deletions

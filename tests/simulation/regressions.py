@@ -26,6 +26,7 @@ REGRESSIONS: list[Regression] = [
     Regression(28, "test_a_group_that_is_joined_while_it_is_deleted_is_made_anew: fetches met state that was gone"),
     Regression(104, "test_an_index_that_a_full_disk_left_short_is_whole_after_a_start: the recovery point passed it"),
     Regression(126, "test_an_emptied_control_batch_hides_the_marker_that_was_in_it: log verify told a fault"),
+    Regression(320, "test_what_delete_records_took_does_not_come_back_when_one_segment_goes: it came back"),
     Regression(
         484,
         "test_who_looks_for_the_first_time_in_the_midst_of_a_swap_is_told_of_what_he_reads: aborted records read",

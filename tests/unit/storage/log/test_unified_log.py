@@ -681,6 +681,26 @@ def test_the_names_of_a_new_log_and_segment_are_durable_after_the_flush(world: W
         assert values_of(read_records(other.log("t2"), 0)) == [b"a", b"b" * 100], name
 
 
+def test_what_delete_records_took_does_not_come_back_when_one_segment_goes(world: World) -> None:
+    """Its row leaves the checkpoint when the log begins at a segment: the old one's new name must be durable by then."""
+    world.start(segment_bytes=150)
+    log = world.log("t2")
+    append(log, "a" * 100)
+    append(log, "b" * 100)
+    assert log.segment_count == 2
+    log.flush()
+    append(log, "c")
+    log.flush()
+    log.raise_log_start_offset(1)
+    assert world.manager.checkpoint_log_start_offsets()
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    assert world.manager.checkpoint_log_start_offsets()
+    for name, state in world.fake.power_cut_states(seeds=20):
+        other = World(state, damaged="")
+        other.start()
+        assert other.log("t2").log_start_offset == 1, name
+
+
 def test_a_failed_sync_stops_the_log(world: World) -> None:
     world.start(flush_messages=1)
     log = world.log("t2")
