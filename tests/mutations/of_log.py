@@ -397,10 +397,21 @@ MUTATIONS = [
     Mutation(
         "log/retention-of-aborted-records",
         "storage/log/retention_executor.py",
-        "        if len(doomed) == 1 and not local.has_aborted(doomed[0]):",
-        "        if len(doomed) == 1:",
+        "        if len(doomed) == 1 and not is_promised and not local.has_aborted(doomed[0]):",
+        "        if len(doomed) == 1 and not is_promised:",
         "A segment goes before the log start offset is on disk, though it has the only word that its records are aborted.",
         (BOTH_ENDS, LIVE_TRANSACTIONS, LEDGER_KEEPER),
+    ),
+    Mutation(
+        "log/retention-of-what-was-promised",
+        "storage/log/retention_executor.py",
+        "        if len(doomed) == 1 and not is_promised and not local.has_aborted(doomed[0]):",
+        "        if len(doomed) == 1 and not local.has_aborted(doomed[0]):",
+        "The one segment that DeleteRecords took comes back with a power cut, since the log's start has left the checkpoint.",
+        (
+            "tests/unit/storage/log/test_unified_log.py"
+            "::test_what_delete_records_took_does_not_come_back_when_one_segment_goes",
+        ),
     ),
     Mutation(
         "log/retention-books-what-was-asked-for",
