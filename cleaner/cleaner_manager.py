@@ -210,11 +210,15 @@ class CleanerManager:
                 self._on_disk[directory] = frozenset(offsets)
 
     def _state(self, log: UnifiedLog) -> _State:
-        """The state of `log`, created on first use. A state left by a deleted log of the same name is dropped."""
+        """The state of `log`, created on first use. A state left by a deleted log of the same name is dropped. A deleted log
+        whose name another one has by now gets one that is not kept.
+        """
         key = (log.topic, log.partition)
         with self._lock:
             state = self._states.get(key)
             if state is None or state.log is not log:
+                if state is not None and self._logs.get(*key) is state.log:
+                    return _State(log, None)
                 directory = _data_directory(log)
                 offsets = self._checkpoints.setdefault(directory, {})
                 if state is not None or key in self._known_since_start:
@@ -325,7 +329,7 @@ class CleanerManager:
         with self._lock:
             state.eligibility, state.as_of_ms = found, facts.now_ms
         if found.reset is not None:
-            self._reset(state, found)
+            self._reset(state, found, facts.checkpoint)
         return found
 
     def facts(self, log: UnifiedLog) -> CleaningFacts:
@@ -341,8 +345,10 @@ class CleanerManager:
         segments = log.segments
         with self._lock:
             failure = state.failure
-            if failure is not None and (failure.retry_ms <= now or state.failed_config is not config):
-                failure = None
+            if failure is not None:
+                # A clock that was set back must not keep the next attempt away.
+                is_over = not now < failure.retry_ms <= now + LONGEST_RETRY_MS
+                failure = None if is_over or state.failed_config is not config else failure
             checkpoint, horizons, interrupted = state.checkpoint, dict(state.horizons or {}), _end_to_reach(state)
         return CleaningFacts(
             segment_facts(segments, config, checkpoint),
@@ -362,14 +368,14 @@ class CleanerManager:
             None if failure is None else failure.retry_ms,
         )
 
-    def _reset(self, state: _State, found: Eligibility) -> None:
+    def _reset(self, state: _State, found: Eligibility, checkpoint: int | None) -> None:
         log = state.log
         # With cleanup.policy=compact,delete retention moves the log start past the checkpoint: no warning for that.
         usual = "delete" in log.config.cleanup_policy and found.first_dirty == log.log_start_offset
         if not usual:
             logger.warning("%s: cleaning starts over: %s", log.name, found.reset)
         with self._lock:
-            if state.in_work:
+            if state.in_work or state.checkpoint != checkpoint:  # another thread was faster
                 return
             state.checkpoint = found.first_dirty
         self._write_checkpoint(log, found.first_dirty)
@@ -384,7 +390,9 @@ class CleanerManager:
         horizons: dict[int, int] = {}
         if saved is not None and saved.checkpoint == checkpoint:
             horizons = dict(saved.horizons)
-        elif checkpoint is not None and COMPACT_POLICY in log.config.cleanup_policy:
+        elif checkpoint is not None:
+            if COMPACT_POLICY not in log.config.cleanup_policy:
+                return  # nobody needs them; not known until it is compacted
             for segment in log.segments[:-1]:
                 if segment.base_offset < checkpoint:
                     horizon = earliest_horizon(segment)
@@ -406,11 +414,12 @@ class CleanerManager:
         """
         self.last_run_ms = self._time.milliseconds()
         best: Work | None = None
-        overdue_ms, ratio = 0, 0.0
+        best_passes, overdue_ms, ratio = 0, 0, 0.0
         for log in self._logs.logs():
             if COMPACT_POLICY not in log.config.cleanup_policy or log.failure is not None:
                 continue
             state = self._state(log)
+            passes = state.passes
             if state.in_work or state.held:
                 continue
             try:
@@ -424,10 +433,10 @@ class CleanerManager:
             overdue_ms = max(overdue_ms, found.overdue_ms)
             ratio = max(ratio, found.dirty_ratio)
             if found.reason is not None and (best is None or _urgency(found) > _urgency(best.eligibility)):
-                best = Work(log, found)
+                best, best_passes = Work(log, found), passes
         self.max_overdue_ms, self.max_dirty_ratio = overdue_ms, ratio
         self._forget_gone()
-        if best is None or not self._claim(best.log):
+        if best is None or not self._claim(best.log, best_passes):
             return None
         return best
 
@@ -451,10 +460,11 @@ class CleanerManager:
                 state.in_work = False
             raise
 
-    def _claim(self, log: UnifiedLog) -> bool:
+    def _claim(self, log: UnifiedLog, passes: int | None = None) -> bool:
+        """`passes`: of this log, before it was looked at; another thread's since then has cleaned what the look found dirty."""
         state = self._state(log)
         with self._lock:
-            if state.in_work or state.held:
+            if state.in_work or state.held or (passes is not None and state.passes != passes):
                 return False
             state.in_work = True
             state.abort = None
@@ -521,7 +531,9 @@ class CleanerManager:
         now = self._time.milliseconds()
         bases = {segment.base_offset for segment in log.segments}
         with self._lock:
-            cleaned_below = result.end_offset
+            before = state.checkpoint, state.horizons, state.interrupted_end
+            # Where the range ends below the first dirty offset, what lies between was not gone over.
+            cleaned_below = min(result.end_offset, result.first_uncleanable)
             kept = {b: t for b, t in (state.horizons or {}).items() if b in bases and b >= cleaned_below}
             fresh = {
                 base: time if time > result.started_ms else now + BLOCKED_HORIZON_MS
@@ -533,14 +545,21 @@ class CleanerManager:
             if end is not None and result.end_offset >= end:
                 end = state.interrupted_end = None
             state.checkpoint = result.end_offset
+            horizons = dict(state.horizons)
+        # The state file comes last: until it is written it says `interrupted`, so a crash in between repeats the pass.
+        try:
+            log.local.save_ledger(result.end_offset)
+            self._write_checkpoint(log, result.end_offset)
+            write_state(self._fs, log.directory, CleanerState(result.end_offset, end is not None, horizons, end))
+        except BaseException:
+            with self._lock:
+                if state.checkpoint == result.end_offset:  # else the log was cut meanwhile
+                    state.checkpoint, state.horizons, state.interrupted_end = before
+            raise
+        with self._lock:
             state.failure = None
             state.passes += 1
             state.last_pass, state.last_pass_ms = result, now
-            horizons = dict(state.horizons)
-        # The state file comes last: until it is written it says `interrupted`, so a crash in between repeats the pass.
-        log.local.save_ledger(result.end_offset)
-        self._write_checkpoint(log, result.end_offset)
-        write_state(self._fs, log.directory, CleanerState(result.end_offset, end is not None, horizons, end))
 
     def _failed(self, state: _State, error: Exception) -> None:
         cause = f"{type(error).__name__}: {error}"

@@ -246,7 +246,11 @@ class Worker:
                 work = pool.manager.take_next()
                 if work is not None:
                     # Allocated with the first work: most daemons never clean.
-                    self._cleaner = self._cleaner or pool.make_cleaner()
+                    try:
+                        self._cleaner = self._cleaner or pool.make_cleaner()
+                    except BaseException:  # no memory for the map, no descriptor for a module
+                        pool.manager.give_back(work)
+                        raise
                     if not self._clean(work, self._cleaner):
                         # The next round takes this log again, or another. The cause of this abort may abort the next pass at
                         # once, so wait a little instead of spinning.

@@ -2,6 +2,8 @@
 
     StorageError
     ├── KafkaStorageError            the disk failed: an OSError that the log cannot answer for (→ KAFKA_STORAGE_ERROR)
+    │   ├── LogClosedError           the log was deleted, or the daemon stops (→ NOT_LEADER_OR_FOLLOWER)
+    │   └── DiskFullError            the reserve is kept free (→ KAFKA_STORAGE_ERROR)
     ├── MoveCancelledError           a log does not go to another data directory after all
     ├── FileClosedError              a lease was asked of a file that is closed: open it again
     ├── DataDirectoryError           a data directory cannot be used; the message says what to do
@@ -37,6 +39,17 @@ def says_what_is_wrong(error: BaseException) -> bool:
 
 class KafkaStorageError(StorageError):
     """A read or write failed on the disk; `__cause__` is the OSError."""
+
+
+class LogClosedError(KafkaStorageError):
+    """The log was deleted, or the daemon stops: whoever comes late finds another of its name, or none. No disk is at fault."""
+
+
+def raised_again(failure: KafkaStorageError) -> KafkaStorageError:
+    """A copy of a failure that is kept, to raise it: one object would keep every frame that it was ever raised in."""
+    copy = type(failure)(*failure.args)
+    copy.__cause__ = failure.__cause__
+    return copy
 
 
 class DiskFullError(KafkaStorageError):

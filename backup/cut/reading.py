@@ -56,8 +56,11 @@ class Readers:
         hanging = self._hanging.get(log.directory.rpartition("/")[0])
         return hanging is not None and not hanging.done()
 
-    def run(self, log: UnifiedLog, job: Callable[[], T]) -> T:
-        """Result of `job`, which reads files of `log`. Unreadable; SegmentGone passes through."""
+    def run(self, log: UnifiedLog, job: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
+        """Result of `job`, which reads files of `log`. Unreadable; SegmentGone passes through.
+
+        A result that comes too late is given to `undo`, on the directory's thread.
+        """
         root = log.directory.rpartition("/")[0]
         with self._lock:
             hanging = self._hanging.get(root)
@@ -74,6 +77,8 @@ class Readers:
         except TimeoutError:
             with self._lock:
                 self._hanging.setdefault(root, future)  # type: ignore[arg-type]  # its result is not asked for
+            if undo is not None:
+                future.add_done_callback(lambda late: _undone(late, undo))
             raise Unreadable(log, f"{root} has not answered for {self._timeout_s:g} s") from None
         except FileNotFoundError:
             raise SegmentGone(log) from None
@@ -89,7 +94,7 @@ class Readers:
     @contextmanager
     def leased(self, log: UnifiedLog, segment: LogSegment) -> Iterator[File]:
         """The segment's open file, whatever becomes of its name. SegmentGone, Unreadable."""
-        file = self.run(log, lambda: lease(log, segment))
+        file = self.run(log, lambda: lease(log, segment), lambda late: late.release())
         try:
             yield file
         finally:
@@ -114,6 +119,11 @@ class Readers:
         """Contents of a small file in the log's directory. SegmentGone, Unreadable."""
         directory = log.log_directory
         return self.run(log, lambda: directory.file_system.read_bytes(f"{directory.path}/{name}"))
+
+
+def _undone(late: Future[T], undo: Callable[[T], object]) -> None:
+    if not late.cancelled() and late.exception() is None:
+        undo(late.result())
 
 
 def lease(log: UnifiedLog, segment: LogSegment) -> File:

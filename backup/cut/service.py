@@ -28,6 +28,8 @@ LONGEST_PAUSE_S = 30.0
 SWEEP_EVERY_MS = 3600 * 1000
 FIRST_SWEEP_MS = 300 * 1000
 """After the start: a daemon that is started often sweeps too."""
+LAST_TRIES = 10
+"""Of the last cut, while what still runs beside a stop takes segments from under it."""
 LOOK_EVERY_MS = 3600 * 1000
 """So often it is looked whether somebody else has made a drill; a drill that a store's failure ended is tried again so soon."""
 
@@ -162,7 +164,7 @@ class BackupService:
     def _run(self) -> None:
         self._prepare()
         pause_s = 0.0
-        is_last = False
+        is_last, tries = False, LAST_TRIES
         try:
             while True:
                 began = self._time.monotonic()
@@ -173,6 +175,9 @@ class BackupService:
                 except VoidCut:
                     # What this one should have had is owed: the next one is not to wait.
                     pause_s, interval_s = 0.05, 0.0
+                    tries -= is_last
+                    if is_last and tries > 0:
+                        continue
                 except OpenedLateError as error:
                     logger.warning("backup: %s", error)
                     self._close_writer()
@@ -252,7 +257,7 @@ class BackupService:
 
             self._prepare()
             try:
-                swept = sweep(writer.store, self._terms.keep)
+                swept = sweep(writer.store, self._terms.keep, self._time.milliseconds())
             except Exception as error:  # the next one goes on where this one was
                 logger.warning("backup: old cuts could not be removed: %s", error)
             else:
@@ -297,7 +302,7 @@ class BackupService:
         """Make a drill if one is due, and publish what is known of drills. The drill's thread."""
         from ..upkeep.drill import newest_drill, record, recorded
 
-        known = recorded(store)
+        known = recorded(store, self._time.milliseconds())
         self._drills = known
         interval_ms = self._terms.drill_interval_ms
         now_ms = self._time.milliseconds()

@@ -567,6 +567,8 @@ class CutWriter:
         self._next = cut.header.number + 1
         self._changes, self._metadata = vector.changes, cut.header.metadata
         self._prior = {key: entry for key, entry in self._prior.items() if key in cut.partitions}
+        # One that was deleted before any cut had it is not among `gone`.
+        self._held = {key: held for key, held in self._held.items() if key in cut.partitions}
         if self._objects:
             alive = {identity for known in self._tracked.values() for identity in known.ids}
             alive |= {segment.identity for planned in plans for segment in planned.cut.view if planned.later}

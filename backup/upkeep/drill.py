@@ -19,6 +19,7 @@ from ..restore.catalog import Catalog
 from ..restore.restore import Bar, verify_cut
 from ..store.errors import AlreadyThere, NotThere, StoreError
 from .pins import pinned
+from .retention import DAY_MS
 
 if TYPE_CHECKING:
     from ...storage.clock import Time
@@ -89,15 +90,17 @@ def record(store: ObjectStore, found: Drill) -> None:
     """Keep what came of a drill; remove old records. StoreError."""
     with suppress(AlreadyThere):  # another drill ended in the same millisecond
         store.create(f"{DRILLS}{found.ended_ms:020d}", encode_drill(found))
-    keys = [stored.key for stored in store.list(DRILLS)]
+    keys = _believed(store, found.ended_ms)
     with suppress(StoreError):  # credentials that may not delete
         store.delete(keys[:-KEPT])
 
 
-def recorded(store: ObjectStore) -> Drills:
-    """What records say: the last drill, and the last good one. Those that can't be read are left out. StoreError."""
+def recorded(store: ObjectStore, now_ms: int | None = None) -> Drills:
+    """What records say: the last drill, and the last good one. Those that can't be read are left out, and those of a day or more
+    after `now_ms`, made while a clock was ahead. StoreError.
+    """
     last: Drill | None = None
-    for key in sorted((stored.key for stored in store.list(DRILLS)), reverse=True)[:KEPT]:
+    for key in reversed(_believed(store, now_ms)[-KEPT:]):
         try:
             found = decode_drill(store.read(key), key)
         except (DamagedBackupError, NewerFormatError, NotThere):
@@ -106,3 +109,9 @@ def recorded(store: ObjectStore) -> Drills:
         if not found.fault:
             return Drills(last, found)
     return Drills(last)
+
+
+def _believed(store: ObjectStore, now_ms: int | None) -> list[str]:
+    """Keys of records of up to a day after `now_ms`, from the oldest to the newest."""
+    keys = sorted(stored.key for stored in store.list(DRILLS))
+    return keys if now_ms is None else [key for key in keys if key < f"{DRILLS}{now_ms + DAY_MS:020d}"]

@@ -1,6 +1,6 @@
 """Deletes cuts that retention does not keep, and objects that no kept cut names.
 
-    1  list pins and cuts, decide which stay (times are the store's, so that no two clocks are compared)
+    1  list pins and cuts, decide which stay (ages are between times of the store's clock)
     2  mark: read those that stay, note every object that they name
     3  delete the other manifests
     4  delete unmarked objects that are older than the grace, and than what the newest cut's writer was still sending
@@ -58,8 +58,13 @@ class Swept(NamedTuple):
     """Kept cuts that can't be read, and keep all older objects: why, and what to do, one sentence each."""
 
 
-def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehearsal: bool = False) -> Swept:
+def sweep(
+    store: ObjectStore, keep: Keep, here_ms: int = 1 << 63, *, grace_ms: int = GRACE_MS, is_rehearsal: bool = False
+) -> Swept:
     """Sweep a store; with `is_rehearsal` only count. Blocks.
+
+    `here_ms`: what time it is by the clock of who sweeps, in ms. If the store's newest cut is of later, the store's clock was
+    ahead then: what is young by this one is not taken for old.
 
     StoreError, NewerFormatError: nothing, or not all, was deleted; another sweep goes on.
     """
@@ -69,7 +74,7 @@ def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehear
     ]
     if not cuts:
         return Swept(0, 0, 0, 0)
-    now_ms = max(at_ms for _, at_ms in cuts)
+    now_ms = min(max(cuts)[1], here_ms)  # of the newest one: the store's clock may have been ahead at others
     kept = kept_cuts(cuts, now_ms, keep)
     kept |= {pin.cut for pin in held if now_ms - pin.modified_ms <= PIN_MS} & {number for number, _ in cuts}
     catalog = Catalog(store)
@@ -114,10 +119,14 @@ def sweep(store: ObjectStore, keep: Keep, *, grace_ms: int = GRACE_MS, is_rehear
 
 
 def _unnamed_ms(unnamed: int, cuts: list[tuple[int, int]]) -> int:
-    """When the oldest object was sent that a later cut will name: not before the newest cut up to `unnamed` that is there."""
+    """When the oldest object was sent that a later cut will name, or before: not before the newest cut up to `unnamed` that is
+    there, unless the store's clock was set back after it.
+    """
     if unnamed < 0:
         return 1 << 63
-    return max((cut for cut in cuts if cut[0] <= unnamed), default=(0, 0))[1]
+    since = max((cut for cut in cuts if cut[0] <= unnamed), default=(0, 0))
+    earliest_ms = min((at_ms for number, at_ms in cuts if number > since[0]), default=since[1])
+    return since[1] if earliest_ms >= since[1] else earliest_ms - GRACE_MS
 
 
 def named(cut: Cut, before: Partitions | None = None) -> Iterator[str]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -87,8 +88,9 @@ def produce(
     if transactional_id is None:
         job.append(buffer, topics, ids, denied, None)
         return job.answer()
-    from ..produce_fetch.produce_admission import admit
+    from ..produce_fetch.produce_admission import admit, check_again
 
+    job.check_again = partial(check_again, services, version, transactional_id)
     # Partitions that may not be written are not added to the transaction either.
     open_topics = topics if denied is None else [topic for topic in topics if topic[0] not in denied]
     admission = admit(services, buffer, open_topics, version, transactional_id)
@@ -117,6 +119,8 @@ async def _when_admitted(
         await asyncio.shield(admission.wait)
     except Exception as error:
         admission.refused.update(dict.fromkeys(admission.added, error_code(error)))
+    if ids is not None:
+        topics = job.still_named(topics, ids)
     job.since = perf_counter_ns()
     job.append(buffer, topics, ids, denied, admission.refused)
     done = job.answer()

@@ -20,7 +20,7 @@ from ...cleaner.exceptions import CleaningAborted
 from ...cleaner.log_facts import COMPACT_POLICY
 from ...cleaner.removal_counts import RemovalCounts, removed_between, removed_by_pass, removed_by_retention
 from ...protocol.records.exceptions import RecordError
-from ...storage.exceptions import StorageError
+from ...storage.exceptions import StorageError, raised_again
 from .ledger_facts import describe_ledger
 
 if TYPE_CHECKING:
@@ -122,6 +122,10 @@ class CleanRequests:
                     return waiting
             if len(self._waiting) >= MAX_WAITING or self._stopping.is_set():
                 raise TooManyRequestsError(f"{len(self._waiting)} requests to clean wait already; try again later")
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="clean-requests", daemon=True)
+                thread.start()  # may be refused: nothing waits for it then
+                self._thread = thread
             request = CleanRequest(next(self._numbers), topic, self._time.milliseconds())
             request.partitions = len(logs)
             self._kept[request.number] = request
@@ -129,9 +133,6 @@ class CleanRequests:
                 if self._kept[number].done.is_set():
                     del self._kept[number]
             self._waiting.append((request, logs))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="clean-requests", daemon=True)
-                self._thread.start()
             return request
 
     def get(self, topic: str, number: int) -> CleanRequest | None:
@@ -174,7 +175,7 @@ class CleanRequests:
                 before = partition_log.ledger.value
                 try:
                     if partition_log.failure is not None:  # deleted while the request waited, or its disk has failed
-                        raise partition_log.failure
+                        raise raised_again(partition_log.failure)
                     if COMPACT_POLICY in partition_log.config.cleanup_policy:
                         if cleaner is None:
                             cleaner = self._make_cleaner()

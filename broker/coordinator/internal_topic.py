@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ...storage.log.unified_log import UnifiedLog
     from ..metadata.topics import TopicRegistry
-    from ..partitions.partition import PartitionTable
+    from ..partitions.partition import Partition, PartitionTable
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +95,10 @@ class CoordinatorLog(Protocol):
         future of that, which fails with `KafkaStorageError`. Raises what an append raises, and nothing was written then.
         """
 
+    def sync_again(self, partition: int) -> asyncio.Future[None] | None:
+        """The durability of all that was appended, as `append` returns it, after a sync that failed: it is tried once more.
+        Raises what an append raises. Loop thread."""
+
     def epoch(self, partition: int) -> int:
         """The epoch of the partition's log, which rises with each start: markers carry it. Loop thread."""
 
@@ -138,12 +142,20 @@ class PartitionCoordinatorLog:
         producer_epoch: int = -1,
     ) -> tuple[int, asyncio.Future[None] | None]:
         batch = coordinator_batch(records, now_ms, producer_id, producer_epoch)
-        found = self._partitions.get(self._topic, partition)
-        if found is None:
-            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {self._topic}-{partition}")
+        found = self._found(partition)
         info = found.log.append_as_leader(batch, 0, len(batch), origin=AppendOrigin.COORDINATOR)
         found.appended()
         return info.first_offset, found.durable(info.last_offset + 1)
+
+    def sync_again(self, partition: int) -> asyncio.Future[None] | None:
+        found = self._found(partition)
+        return found.durable(found.log.log_end_offset)
+
+    def _found(self, partition: int) -> Partition:
+        found = self._partitions.get(self._topic, partition)
+        if found is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {self._topic}-{partition}")
+        return found
 
     def epoch(self, partition: int) -> int:
         """The epoch of the partition's log, which rises with each start; 0 without one."""

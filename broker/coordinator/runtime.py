@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -67,7 +68,7 @@ async def when_durable(unsynced: Unsynced, answer: T) -> T:
 
 
 class Written(Protocol):
-    """State with a write that may still be lost: wait for `unsynced` before it is read or built on."""
+    """State with a write that may still be lost: wait for `CoordinatorRuntime.unsynced_of` before it is read or built on."""
 
     unsynced: Unsynced
 
@@ -348,6 +349,17 @@ class CoordinatorRuntime(Generic[ShardT]):
             return self.log.append(shard.index, records, self._time.milliseconds(), producer_id, producer_epoch)
         except Exception as error:
             raise append_failure(error) from error
+
+    def unsynced_of(self, written: Written, shard: ShardT) -> Unsynced:
+        """What to wait for before `written` of that shard is read or built on; None when it is durable.
+
+        Where its sync has failed, that is another one: a full disk fails a sync, and has room later. A log that has failed for
+        good fails that too."""
+        unsynced = written.unsynced
+        if unsynced is not None and unsynced.done() and (unsynced.cancelled() or unsynced.exception() is not None):
+            with suppress(ProtocolError):  # there is no such partition any more: the failed one stays
+                keep_unsynced(written, self.log.sync_again(shard.index))
+        return written.unsynced
 
 
 class Coordinator(Generic[ShardT]):

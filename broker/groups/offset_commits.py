@@ -251,8 +251,8 @@ class GroupCommits:
         group = shard.groups.get(group_id)
         if group is not None and (code := group.may_fetch(member_id, member_epoch)) is not ErrorCode.NONE:
             return FetchedGroup([], code)
-        if shard.unsynced is not None:
-            return self._fetch_when_durable(shard.unsynced, group_id, topics, require_stable)
+        if (unsynced := self._shards.unsynced_of(shard)) is not None:
+            return self._fetch_when_durable(unsynced, group_id, topics, require_stable)
         return FetchedGroup(self._fetch(shard, group_id, topics, require_stable))
 
     def committed_partitions(self, group_id: str) -> Mapping[str, Collection[int]]:

@@ -373,9 +373,11 @@ class MetadataStore:
         self._commit(batch)
 
     def _commit(self, batch: Sequence[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]]) -> None:
-        """Write these in one transaction."""
+        """Write these in one transaction; each in its own, if one of them can't be and it is not the disk that refuses."""
         if not batch:
             return
+        import sqlite3
+
         results: list[Any] = []
         failure: Exception | None = None
         try:
@@ -383,6 +385,10 @@ class MetadataStore:
             with database:  # commits, or rolls back after an exception
                 results.extend(write(database) for write, _ in batch)
         except Exception as error:
+            if len(batch) > 1 and not isinstance(error, (sqlite3.OperationalError, OSError)):
+                for entry in batch:
+                    self._commit([entry])
+                return
             failure = KafkaStorageError(f"{self.path}: can't be written: {error}")
             failure.__cause__ = error
         loop = batch[0][1].get_loop()

@@ -116,6 +116,8 @@ class TopicRegistry:
         self._busy: dict[str, asyncio.Future[None]] = {}
         # Topic → partitions that a growth which failed would have given it: some of their logs may have been made.
         self._unfinished: dict[str, int] = {}
+        # Topic that could be neither made nor taken back → partitions whose logs may be there. Its row is.
+        self._left: dict[str, int] = {}
         self._operations: set[asyncio.Task[Any]] = set()
         self.makers = PrincipalTopicCounts(config)
         """Topics and partitions by the principal that created them, and the limits on both."""
@@ -131,7 +133,10 @@ class TopicRegistry:
     def config_of(self, name: str) -> LogConfig:
         """Settings for loading a topic's logs: its stored ones over the broker's. Any thread."""
         record = self._records.get(name)
-        overrides = self._adopted(name) if record is None else record.overrides
+        return self._in_force(name, self._adopted(name) if record is None else record.overrides)
+
+    def _in_force(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
+        """A topic's own settings over the broker's; those that are not allowed are left out, and logged. Any thread."""
         if not overrides:
             return self._defaults
         try:
@@ -186,7 +191,7 @@ class TopicRegistry:
         self.makers.use(config)
         self._defaults = log_config(config, {})
         for topic in list(self._by_name.values()):
-            altered = dataclasses.replace(topic, config=self._resolve(topic.overrides))
+            altered = dataclasses.replace(topic, config=self._in_force(topic.name, topic.overrides))
             self._publish(altered)
             self._configure_logs(altered)
 
@@ -350,9 +355,10 @@ class TopicRegistry:
         async def operation() -> Topic:
             async with self._alone(name):
                 overrides = self.check_alter(name, change)
-                topic, config = self._known(name), self._resolve(overrides)
                 await self._store.set_overrides(name, overrides)
-                altered = dataclasses.replace(topic, overrides=overrides, config=config)
+                # Only now: the broker's settings may have changed meanwhile.
+                config = self._in_force(name, overrides)
+                altered = dataclasses.replace(self._known(name), overrides=overrides, config=config)
                 self._publish(altered)
                 self._configure_logs(altered)
                 log.info("topic %s has these settings of its own now: %s", name, overrides)
@@ -363,6 +369,8 @@ class TopicRegistry:
     # -- inside
 
     async def _create(self, name: str, partitions: int, overrides: Mapping[str, str], principal: str) -> Topic:
+        if name in self._left:
+            await self._take_back(name, self._left[name])
         config = self.check_new(name, partitions, overrides)
         makers = Makers.of_new(principal, partitions)
         topic = Topic(name, self._new_id(), partitions, dict(overrides), config, makers)
@@ -378,13 +386,23 @@ class TopicRegistry:
             # was made, so that the client may try again.
             if not says_what_is_wrong(error):
                 log.exception("topic %s can't be made", name)
-            await self._store.mark_deleting(name)
-            await self._in_pool(self._delete_logs, name, range(partitions))
-            await self._store.remove_topic(name)
+            await self._take_back(name, partitions)
             raise
-        self._publish(topic)
+        topic = self._publish_made(topic)
         log.info("topic %s made; partitions: %d, id %s", name, partitions, topic.topic_id)
         return topic
+
+    async def _take_back(self, name: str, partitions: int) -> None:
+        """Remove what there is of a topic that nobody was told of. After a `KafkaStorageError` the next creation of the name goes
+        on with it; or the next start, if it is logs that could not be deleted.
+        """
+        self._left[name] = partitions
+        await self._store.mark_deleting(name)
+        del self._left[name]
+        await self._in_pool(self._delete_logs, name, range(partitions))
+        self._left[name] = 0
+        await self._store.remove_topic(name)
+        del self._left[name]
 
     async def _grow(self, name: str, partitions: int, principal: str) -> Topic:
         topic = self.check_growth(name, partitions)
@@ -395,9 +413,17 @@ class TopicRegistry:
         await self._make_logs(grown, range(topic.partition_count, partitions))
         if partitions == most:
             del self._unfinished[name]
-        self._publish(grown)
+        grown = self._publish_made(grown)
         log.info("topic %s has %d partitions now", name, partitions)
         return grown
+
+    def _publish_made(self, topic: Topic) -> Topic:
+        """Publish a topic of which logs were just made with its settings: the broker's may have changed meanwhile."""
+        present = dataclasses.replace(topic, config=self._in_force(topic.name, topic.overrides))
+        self._publish(present)
+        if present.config != topic.config:
+            self._configure_logs(present)
+        return present
 
     def _resolve(self, overrides: Mapping[str, str]) -> LogConfig:
         if not overrides:

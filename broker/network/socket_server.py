@@ -354,7 +354,7 @@ class SocketServer:
 
     async def stop_accepting(self) -> None:
         """Closes the listeners; open connections stay."""
-        for timer in (self._sweeper, self._renewal, self._ticker):
+        for timer in (self._sweeper, self._renewal):
             if timer is not None:
                 timer.cancel()
         for server in self._servers:
@@ -368,6 +368,9 @@ class SocketServer:
             connection.close()
         while self.connections:  # noqa: ASYNC110 - a few turns of the loop, at shutdown only
             await asyncio.sleep(0)
+        if self._ticker is not None:  # until here it looks at those that are answered while the daemon stops
+            self._ticker.cancel()
+            self._ticker = None
 
     # -- inside
 

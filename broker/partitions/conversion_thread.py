@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from .partition import Partition
 
     Append = Callable[[Partition, bytearray, "_Turn"], Coroutine[Any, Any, LogAppendInfo]]
+    #: Gets the partition and the batch; raises if the batch must not be appended any more. Loop thread.
+    CheckAgain = Callable[[Partition, bytearray], None]
 
 LOOP_NS = 20_000_000
 """Loop time for compressed batches of one client's requests that came together; further ones go to the conversion thread."""
@@ -73,15 +76,17 @@ class LoopBudget:
         since: when the loop began with what the client sent, by `perf_counter_ns`.
         convertible: bytes whose format the loop may still change.
         ahead: partitions of which the conversion thread has been handed a batch; None: it has nothing of this request.
+        check_again: called right before a batch is appended that the thread has had; raises if it must not be any more.
     """
 
-    __slots__ = ("ahead", "client", "convertible", "since")
+    __slots__ = ("ahead", "check_again", "client", "convertible", "since")
 
     def __init__(self, client: str, since: int, convertible: int = CONVERTIBLE_BYTES) -> None:
         self.client = client
         self.since = since
         self.convertible = convertible
         self.ahead: set[Partition] | None = None
+        self.check_again: CheckAgain | None = None
 
 
 T = TypeVar("T")
@@ -153,26 +158,39 @@ class Conversions:
     def _trim(self) -> None:
         if self.checked != self._trimmed and not self.under_way:
             self._trimmed = self.checked
-            self._pool.submit(malloc_trim)
+            with suppress(RuntimeError):  # closed: what a stop has cancelled comes to its end
+                self._pool.submit(malloc_trim)
 
     def close(self) -> None:
         """Drop the work that has not begun and wait for the rest. Any thread."""
         self._pool.shutdown(cancel_futures=True)
 
     def append(
-        self, partition: Partition, buffer: bytearray, start: int = 0, end: int | None = None, client: str = ""
+        self,
+        partition: Partition,
+        buffer: bytearray,
+        start: int = 0,
+        end: int | None = None,
+        client: str = "",
+        check_again: CheckAgain | None = None,
     ) -> asyncio.Future[LogAppendInfo]:
         """Appends the message set in buffer[start:end], or the batch for a topic of format 0 or 1. It is copied; the buffer
-        is the caller's again at once. `client`: in whose turn. Raises `ProtocolError` REQUEST_TIMED_OUT where too much waits; the
-        future raises as `Partition.append`."""
+        is the caller's again at once. `client`: in whose turn; `check_again` as `LoopBudget` has it. Raises `ProtocolError`
+        REQUEST_TIMED_OUT where too much waits; the future raises as `Partition.append`, and what `check_again` does."""
         end = len(buffer) if end is None else end
-        return self._queued(partial(self._append, False), partition, buffer, start, end, client)
+        return self._queued(partial(self._append, False, check_again), partition, buffer, start, end, client)
 
     def append_compressed(
-        self, partition: Partition, buffer: bytearray, start: int, end: int, client: str = ""
+        self,
+        partition: Partition,
+        buffer: bytearray,
+        start: int,
+        end: int,
+        client: str = "",
+        check_again: CheckAgain | None = None,
     ) -> asyncio.Future[LogAppendInfo]:
         """Check a compressed batch on the thread, then append it as `append` does."""
-        return self._queued(partial(self._append, True), partition, buffer, start, end, client)
+        return self._queued(partial(self._append, True, check_again), partition, buffer, start, end, client)
 
     def _queued(
         self, append: Append, partition: Partition, buffer: bytearray, start: int, end: int, client: str
@@ -211,7 +229,14 @@ class Conversions:
             job.task.cancel()
         self._trim()
 
-    async def _append(self, checks: bool, partition: Partition, data: bytearray, turn: _Turn) -> LogAppendInfo:
+    async def _append(
+        self,
+        checks: bool,
+        check_again: CheckAgain | None,
+        partition: Partition,
+        data: bytearray,
+        turn: _Turn,
+    ) -> LogAppendInfo:
         """Make ready on the thread what is appended then, up to TRIES times while other appends overtake it, then where nothing
         can. `checks`: a batch that is not converted is decompressed to be checked."""
         log = partition.log
@@ -228,6 +253,8 @@ class Conversions:
                     append, size = partial(log.append_checked, checked), checked.size
                 else:
                     break
+                if check_again is not None:
+                    check_again(partition, data)
                 info = await _committed(partition.commit(append, size), turn)
                 if info is not None:
                     return info
@@ -235,6 +262,8 @@ class Conversions:
             turn.leave()
         converts = not is_batch or log.converts_batches
         append_now = log.append_message_set if converts else log.append_as_leader
+        if check_again is not None:
+            check_again(partition, data)
         return await _committed(partition.commit(lambda: append_now(data, 0, len(data)), len(data)), turn)
 
 

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
     from ...storage.values import FetchDataInfo, LogAppendInfo
     from ..metadata.topics import TopicRegistry
-    from .conversion_thread import Conversions, LoopBudget
+    from .conversion_thread import CheckAgain, Conversions, LoopBudget
     from .disk_workers import Outcome
     from .purgatory import DelayedFetch
 
     #: `Conversions.append` or `append_compressed`.
-    _ThreadAppend = Callable[["Partition", bytearray, int, int, str], asyncio.Future[LogAppendInfo]]
+    _ThreadAppend = Callable[["Partition", bytearray, int, int, str, CheckAgain | None], asyncio.Future[LogAppendInfo]]
 
 log = logging.getLogger(__name__)
 
@@ -108,8 +108,8 @@ class Partition:
         batch was copied, and the buffer is the caller's again. A future that is cancelled leaves open whether the batch is
         appended. Batches of one partition with the same budget keep their order.
 
-        Raises what `UnifiedLog.append_as_leader` does, or has the future raise it; ProtocolError REQUEST_TIMED_OUT where too
-        much waits for the conversion thread.
+        Raises what `UnifiedLog.append_as_leader` does, or has the future raise it, or what `budget.check_again` does;
+        ProtocolError REQUEST_TIMED_OUT where too much waits for the conversion thread.
         """
         log, size = self.log, end - start
         if is_set or size > TIMED_BYTES or self.offload.active or log.converts_batches or budget.ahead is not None:
@@ -172,7 +172,7 @@ class Partition:
     def _hand_over(
         self, thread: _ThreadAppend, buffer: bytearray, start: int, end: int, budget: LoopBudget
     ) -> asyncio.Future[LogAppendInfo]:
-        future = thread(self, buffer, start, end, budget.client)
+        future = thread(self, buffer, start, end, budget.client, budget.check_again)
         if budget.ahead is None:
             budget.ahead = set()
         budget.ahead.add(self)
@@ -288,8 +288,12 @@ class Partition:
         if isinstance(outcome, BaseException):
             self._sync_failed(outcome)
         elif not self.offload.active:
-            self.log.complete_sync(outcome)
-            self._synced_up_to()
+            try:
+                self.log.complete_sync(outcome)
+            except Exception as error:  # it may read the log to find its offset
+                self._sync_failed(error)
+            else:
+                self._synced_up_to()
         else:
             # It takes the log's lock, for which the loop would wait as long as an append under way does for the disk.
             self._syncing = True

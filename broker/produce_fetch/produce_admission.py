@@ -4,8 +4,9 @@ Before the first batch of a transaction goes into a partition the coordinator is
 has added the partition itself, and it is only verified that it has: a batch that was delayed past the end of its
 transaction would otherwise begin a new one that nobody ends. From version 12 on the partition is added here.
 
-Coordinator and partitions share the loop thread, so that between the question and the append nothing else happens; where
-the coordinator's answer has to wait for a sync, the epoch tells a batch whose transaction has ended meanwhile.
+Coordinator and partitions share the loop thread, so that between the question and the append nothing else happens. A batch that
+the conversion thread looks at is asked about once more when it comes back (`check_again`). Where the coordinator's answer has to
+wait for a sync, the epoch tells a batch whose transaction has ended meanwhile.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def admit(services: Services, buffer: bytearray, topics: Topics, version: int, t
     #: Batches of producers that their partition does not know, and those of them that came too early.
     unknown: dict[TopicPartition, tuple[Partition, int]] = {}
     out_of_order: set[TopicPartition] = set()
+    is_mixed = False
     for topic, partitions in topics:
         for index, start, end in partitions:
             producer = producer_of(buffer, start, end) if start >= 0 else None
@@ -87,7 +89,7 @@ def admit(services: Services, buffer: bytearray, topics: Topics, version: int, t
             # A batch that the log itself refuses with a final error has nothing to wait for.
             if not producers.has_open_transaction(*producer) and not producers.is_fenced(*producer):
                 place = TopicPartition(topic, index)
-                asked[place] = producer
+                is_mixed |= asked.setdefault(place, producer) != producer  # a partition that is named twice
                 if producers.entry(producer.producer_id) is None:
                     sequence = _SEQUENCE.unpack_from(buffer, start + _SEQUENCE_AT)[0]
                     unknown[place] = partition, sequence
@@ -98,7 +100,7 @@ def admit(services: Services, buffer: bytearray, topics: Topics, version: int, t
     if not asked or not (adds or services.config.transaction_partition_verification_enable):
         return Admission(refused, None)
     askers = set(asked.values())
-    if len({producer.producer_id for producer in askers}) > 1:
+    if is_mixed or len({producer.producer_id for producer in askers}) > 1:
         reason = ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one producer in one request"
         return Admission(dict.fromkeys(asked, reason), None)
     wait = None
@@ -125,6 +127,27 @@ def admit(services: Services, buffer: bytearray, topics: Topics, version: int, t
     for place in out_of_order.difference(refused):
         refused[place] = _LATE
     return Admission(refused, wait, added)
+
+
+def check_again(
+    services: Services, version: int, transactional_id: str, partition: Partition, buffer: bytearray
+) -> None:
+    """Ask once more, right before a batch is appended that a thread has looked at meanwhile: its transaction may be over, and
+    it would begin one that nobody ends. From version 12 on its epoch tells. Raises ProtocolError as `admit` refuses. Loop thread.
+    """
+    if version >= ADDS_PARTITIONS_FROM or not services.config.transaction_partition_verification_enable:
+        return
+    producer = producer_of(buffer, 0, len(buffer))
+    if producer is None:
+        return
+    producers = partition.log.producers
+    if producers.has_open_transaction(*producer) or producers.is_fenced(*producer):
+        return
+    place = TopicPartition(partition.log.topic, partition.log.partition)
+    try:
+        services.transactions.get().verify(transactional_id, producer, place)
+    except ProtocolError as error:
+        raise ProtocolError(*_reason(error, version)) from None
 
 
 def _remember(refused: dict[tuple[int, int], int], producer: Producer, sequence: int) -> None:

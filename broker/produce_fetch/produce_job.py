@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Iterator
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -118,6 +119,7 @@ class ProduceJob(LoopBudget):
         self.since = since
         self.convertible = CONVERTIBLE_BYTES
         self.ahead = None
+        self.check_again = None
         self._partitions = partitions
         self._counters = counters
         self._version = version
@@ -182,6 +184,14 @@ class ProduceJob(LoopBudget):
                     if self._unsynced is None:
                         self._unsynced = []
                     self._unsynced.append((partition, info.last_offset + 1))
+
+    def still_named(self, topics: Topics, ids: list[bytes]) -> Topics:
+        """`topics` after a wait: UNKNOWN where the one with that id has gone, though another of its name may have come."""
+        name_of = self._partitions.name_of
+        return [
+            (name if name_of(topic_id) == name else UNKNOWN, partitions)
+            for topic_id, (name, partitions) in zip(ids, topics, strict=True)
+        ]
 
     def _admit(self, buffer: bytearray, name: str, index: int, first: int, last: int, is_set: bool) -> Partition:
         """The partition that takes this batch, as far as can be told before its log is asked.
@@ -407,6 +417,10 @@ async def _append(
     job = ProduceJob(
         services.partitions, services.counters, version, correlation_id, client_id, acks, connection.client, 0
     )
+    if transactional_id is not None:
+        from .produce_admission import check_again
+
+        job.check_again = partial(check_again, services, version, transactional_id)
     try:
         for some, goes_on in slices_of(topics):
             ids: list[bytes] | None = None
@@ -416,11 +430,11 @@ async def _append(
             denied: Denied = None
             if services.authorizer is not None:
                 denied = denied_topics(context, transactional_id, some)
-            refused = (
-                None
-                if transactional_id is None
-                else await _refused(services, frame, some, version, transactional_id, denied)
-            )
+            refused: Refusals | None = None
+            if transactional_id is not None:
+                refused = await _refused(services, frame, some, version, transactional_id, denied)
+                if ids is not None:
+                    some = job.still_named(some, ids)
             job.since, job.convertible = perf_counter_ns(), CONVERTIBLE_BYTES
             job.append(frame, some, ids, denied, refused, goes_on)
             await context.next_turn()

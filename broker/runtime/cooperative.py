@@ -34,6 +34,16 @@ class TakesTurns(Protocol):
     def next_turn(self) -> Awaitable[None]: ...
 
 
+class Rounds:
+    """The context of work that is done for no request: a turn is a round of the loop."""
+
+    def next_turn(self) -> Awaitable[None]:
+        return asyncio.sleep(0)
+
+
+ROUNDS = Rounds()
+
+
 class ChunkedResult(Generic[R]):
     """The rest of some work, of which the first chunk is done. Await it once, for the result.
 
@@ -78,11 +88,8 @@ def run_at_once(steps: Steps[R]) -> R:
 
 async def run_in_rounds(steps: Steps[R]) -> R:
     """The result of `steps`, which nobody's request is alone: run in chunks, with a round of the loop for others after each."""
-    while True:
-        done, result = _run_chunk(steps)
-        if done:
-            return result  # type: ignore[return-value]
-        await asyncio.sleep(0)
+    begun = run_in_chunks(steps, ROUNDS)
+    return await begun if isinstance(begun, ChunkedResult) else begun
 
 
 class Turns:

@@ -25,6 +25,7 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (storage.UnknownProducerError, ErrorCode.UNKNOWN_PRODUCER_ID),
     (storage.InvalidTxnStateError, ErrorCode.INVALID_TXN_STATE),
     (storage.TransactionCoordinatorFencedError, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+    (storage.LogClosedError, ErrorCode.NOT_LEADER_OR_FOLLOWER),  # clients look where the partition is now
     (storage.DiskFullError, ErrorCode.KAFKA_STORAGE_ERROR),  # clients try again; said once, not each time
     (storage.KafkaStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
     (OSError, ErrorCode.KAFKA_STORAGE_ERROR),

@@ -116,6 +116,7 @@ class Node:
         self._message_sets = Lazy(lambda: make_message_sets(self.services))
         self.state = NodeState(config, loop, self._message_sets)
         self.http: HttpServer | None = None
+        self._cleaner_lock = threading.Lock()
         # Open from when the directories are locked.
         self._logs: LogManager | None = None
         self._metadata: MetadataStore | None = None
@@ -245,7 +246,12 @@ class Node:
         if (mover := services.mover.if_made) is not None:
             mover.use(config)
         # New threads wait for passes under way to end.
-        services.loop.run_in_executor(services.io_pool, services.cleaner.use, config)
+        services.loop.run_in_executor(services.io_pool, self._use_in_cleaner)
+
+    def _use_in_cleaner(self) -> None:
+        """Of two changes soon after each other either may come here first: both find the newest settings. Pool thread."""
+        with self._cleaner_lock:
+            self.services.cleaner.use(self.services.settings.config)
 
     async def _start_coordinators(self, services: Services) -> None:
         await services.groups.start()

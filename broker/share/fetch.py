@@ -69,6 +69,7 @@ class ShareFetchJob:
         self._limits = shares.settings.limits(key.group)
         self._held: list[tuple[TopicIdPartition, HeldPartition]] = []
         self._errors: Rows = {}
+        self._session: ShareSession | None = None
         #: Of records in the answer.
         self.fetched_bytes = 0
 
@@ -82,7 +83,7 @@ class ShareFetchJob:
         Raises ProtocolError: what opening, finding or continuing the session raises.
         """
         request, epoch = self._request, self._request.share_session_epoch
-        session = await self._session(connection, turns)
+        self._session = session = await self._opened(connection, turns)
         acknowledged = await self._acknowledge(turns)
         forget_names(request)
         rows: Rows = {}
@@ -105,7 +106,7 @@ class ShareFetchJob:
             release_rows(rows.values())
             raise
 
-    async def _session(self, connection: object, turns: Turns) -> ShareSession:
+    async def _opened(self, connection: object, turns: Turns) -> ShareSession:
         request, sessions, epoch = self._request, self._shares.sessions, self._request.share_session_epoch
         if epoch == FINAL_EPOCH:
             return sessions.checked(self._key, epoch)
@@ -217,20 +218,23 @@ class ShareFetchJob:
             return None
         rows: Rows = {}
         left = self._request.max_records
+        have_passed = False
         try:
             for some in batches(self._held, SLICE_UNITS):
                 await turns.next()
                 has_records = left < self._request.max_records
                 here = [(where, held) for where, held in some if not held.is_fenced]
-                for read in self._read(here, sharing=len(self._held), has_records=has_records):
+                reads = self._read(here, sharing=len(self._held), has_records=has_records)
+                for read in reads:
                     row, count = self._acquire(read, left)
                     left -= count
                     rows[read.where] = row
+                have_passed = have_passed or _have_passed(reads)
         except BaseException:
             release_rows(rows.values())
             raise
         is_fenced = any(held.is_fenced for _, held in self._held)  # the next request is told why
-        if last or is_fenced or any(row.records is not None or row.error for row in rows.values()):
+        if last or is_fenced or have_passed or any(row.records is not None or row.error for row in rows.values()):
             return rows
         return None
 
@@ -301,7 +305,7 @@ class ShareFetchJob:
             rows[read.where] = row
         if last or any(row.records is not None or row.error for row in rows.values()):
             return rows
-        return None
+        return rows if _have_passed(reads) else None
 
     def _read(
         self,
@@ -312,6 +316,8 @@ class ShareFetchJob:
     ) -> list[_Read]:
         """Reads of those in which the member may have more. So many have `max_bytes` together, or (None) those that are read; the
         first with records has a whole batch, unless the answer `has_records` already."""
+        if self._shares.sessions.get(self._key) is not self._session:
+            return []  # it has ended meanwhile: what the member had was given back, and nobody would give back more
         ready: list[tuple[TopicIdPartition, HeldPartition]] = []
         for where, held in partitions:
             held.share.move_start(held.partition.log.log_start_offset)
@@ -397,6 +403,11 @@ class ShareFetchJob:
 def forget_names(request: ShareFetchRequest) -> None:
     """Give up what a request names, some 40 MB of very many, before it waits."""
     request.topics = request.forgotten_topics_data = ()
+
+
+def _have_passed(reads: Iterable[_Read]) -> bool:
+    """True if a group has got beyond records that nobody is given, as aborted ones: what follows is not news to wait for."""
+    return any(read.held.share.fetch_offset != read.offset for read in reads)
 
 
 def _whether_over(last: bool) -> tuple[bool]:

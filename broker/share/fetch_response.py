@@ -24,7 +24,7 @@ _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _ACQUIRED = struct.Struct(">qqhB")  # first, last, delivery count, no tagged fields
 _NO_TAGS = b"\x00"
 _NO_LEADER = struct.pack(">iiB", 0, 0, 0)
-"""The leader's id and epoch, and no tagged fields. Told with NOT_LEADER_OR_FOLLOWER alone, which one node never says."""
+"""The leader's id and epoch, and no tagged fields: the schema's defaults, which are no newer than what a client knows."""
 _NULL = b"\x00"
 JOINED_AT = 10_000
 """Pieces of an answer that become one part of it before more are written: joining very many at its end would hold the loop."""

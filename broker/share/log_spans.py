@@ -5,7 +5,9 @@ Reads batch headers, never records. Loop thread, for slices whose headers are in
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.records.record_batch import MAGIC_V2
@@ -15,6 +17,9 @@ from .partition import Acquired, Span
 if TYPE_CHECKING:
     from ...storage.index.transaction_index import AbortedTxn
     from ...storage.values import FetchDataInfo
+
+
+_first_offset_of = attrgetter("first_offset")
 
 
 class SliceSpans(NamedTuple):
@@ -35,6 +40,9 @@ def read_spans(info: FetchDataInfo, until: int, aborted: Sequence[AbortedTxn] = 
     lost: list[Span] = []
     if info.file is None:
         return SliceSpans((), (), ())
+    own: dict[int, list[AbortedTxn]] = {}
+    for txn in aborted:  # in the log's order; those of one producer do not overlap
+        own.setdefault(txn.producer_id, []).append(txn)
     for header in read_headers(info.file, info.position, info.position + info.size):
         base, last = header.base_offset, header.last_offset
         if header.magic < MAGIC_V2 and header.compression:  # a wrapper tells its last offset alone
@@ -43,8 +51,9 @@ def read_spans(info: FetchDataInfo, until: int, aborted: Sequence[AbortedTxn] = 
         spans.append(span)
         ends.append(header.position + header.size)
         if aborted and header.is_transactional and not header.is_control:
-            producer = header.producer_id
-            if any(txn.producer_id == producer and txn.first_offset <= base <= txn.last_offset for txn in aborted):
+            txns = own.get(header.producer_id, ())
+            before = bisect_right(txns, base, key=_first_offset_of)
+            if before and base <= txns[before - 1].last_offset:
                 lost.append(span)
         if last >= until:
             break

@@ -1,9 +1,9 @@
 """SharePartitions: the share partitions that somebody reads now, their locks, and the way of what changes into the log.
 
-A share partition is loaded from its kept state when it is first read, and let go of when the group's last session ends, its
-topic goes, or its state is found to have a newer epoch. Acknowledgements are written first and committed then; the
-answer waits until that is as durable as `__share_group_state` is asked to be. A lock that ends is released whether that
-can be written or not: the state that is kept says nothing of locks, so that nothing is lost.
+A share partition is loaded from its kept state when it is first read, and let go of when the group's last session ends (unless
+what was released could not be written), its topic goes, or its state is found to have a newer epoch. Acknowledgements are
+written first and committed then; the answer waits until that is as durable as `__share_group_state` is asked to be. A lock that
+ends is released whether that can be written or not: the state that is kept says nothing of locks, so that nothing is lost.
 
 Loop thread, but for the look-up of an offset by time, which a pool thread makes.
 """
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..coordinator.runtime import Unsynced, when_durable
+from ..runtime.cooperative import ROUNDS, Steps, run_at_once, run_in_chunks
 from .coordinator import ShareCoordinator
 from .partition import Acknowledgement, Changes, SharePartition
 from .records import NO_OFFSET, SharePartitionKey, ShareState
@@ -59,8 +60,8 @@ class Acknowledged(NamedTuple):
 class HeldPartition:
     """A share partition, the log partition that it reads, and the fetches that wait for either."""
 
-    __slots__ = ("_due_ms", "_manager", "_timer", "is_fenced", "key", "leader_epoch", "partition", "share", "state_epoch",
-                 "waiters")  # fmt: skip
+    __slots__ = ("_due_ms", "_manager", "_timer", "is_fenced", "is_unkept", "key", "leader_epoch", "partition", "share",
+                 "state_epoch", "waiters")  # fmt: skip
 
     def __init__(
         self,
@@ -78,6 +79,8 @@ class HeldPartition:
         self.state_epoch = state_epoch
         self.leader_epoch = leader_epoch
         self.is_fenced = False
+        #: The last change could not be written: what is kept may not even say where the group began.
+        self.is_unkept = False
         #: Fetches that are looked at again when records come back, or room is made.
         self.waiters: set[DelayedFetch[Any]] = set()
         self._timer: TimerHandle | None = None
@@ -88,8 +91,9 @@ class HeldPartition:
             waiter.wake()
 
     def watch_locks(self) -> None:
-        """Schedule a call of the manager for the end of the first lock."""
-        due = self.share.next_deadline_ms
+        """Schedule a call of the manager for the end of the first lock, unless the partition was given up: whoever has it now
+        sees to its locks."""
+        due = None if self.is_fenced else self.share.next_deadline_ms
         if due is None:
             self.stop()
         elif self._timer is None or due < self._due_ms:
@@ -129,7 +133,11 @@ class SharePartitions:
         self.settings = ShareGroupSettings(resources, parts.config)
         self.sessions = ShareSessions(parts.config.group_share_max_share_sessions)
         self._held: dict[SharePartitionKey, HeldPartition] = {}
+        #: The same by group.
+        self._of_group: dict[str, dict[SharePartitionKey, HeldPartition]] = {}
         self._loading: dict[SharePartitionKey, asyncio.Task[HeldPartition]] = {}
+        #: What ends the sessions of connections that are gone.
+        self._ending: set[asyncio.Future[None]] = set()
         #: Since the start: records by type of acknowledgement, records that were acquired, locks' records that ended by time,
         #: sessions that a lost connection ended.
         self.acknowledged: Counter[int] = Counter()
@@ -150,8 +158,10 @@ class SharePartitions:
 
     def close(self) -> None:
         """Stop loading states and the timers of locks. Nothing is released: what was acquired can be had after the next start."""
-        for task in self._loading.values():
-            task.cancel()
+        for loading in self._loading.values():
+            loading.cancel()
+        for ending in self._ending:
+            ending.cancel()
         for held in self._held.values():
             held.stop()
 
@@ -191,20 +201,29 @@ class SharePartitions:
     async def _load(self, key: SharePartitionKey) -> HeldPartition:
         partition = self._partition(key)
         leader_epoch = partition.log.leader_epoch
+        state = self._read_state(key, leader_epoch)
+        start = state.start_offset
+        while start == NO_OFFSET:
+            start = await self._first_offset(key.group, partition)
+            before, state = state, self._read_state(key, leader_epoch)
+            if (state.state_epoch, state.start_offset) != (before.state_epoch, before.start_offset):
+                start = state.start_offset  # it was set anew meanwhile
+        held = HeldPartition(self, key, partition, _share_partition(state, start), state.state_epoch, leader_epoch)
+        if self.parts.partitions.get(partition.log.topic, key.partition) is not partition:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it went meanwhile
+        self._held[key] = held
+        self._of_group.setdefault(key.group, {})[key] = held
+        return held
+
+    def _read_state(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        """The kept state, as members are told of errors."""
         try:
             state, unsynced = self.coordinator.read(key, leader_epoch)
         except ProtocolError as error:
             raise _for_members(error) from error
         if unsynced is not None:  # should it be lost with the power, the next start's epoch is higher all the same
             unsynced.add_done_callback(_seen)
-        start = state.start_offset
-        if start == NO_OFFSET:
-            start = await self._first_offset(key.group, partition)
-        held = HeldPartition(self, key, partition, _share_partition(state, start), state.state_epoch, leader_epoch)
-        if self.parts.partitions.get(partition.log.topic, key.partition) is not partition:
-            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it went meanwhile
-        self._held[key] = held
-        return held
+        return state
 
     def _partition(self, key: SharePartitionKey) -> Partition:
         table = self.parts.partitions
@@ -233,17 +252,16 @@ class SharePartitions:
         """Give up what is held of a partition, and wake who waits for it; the next read loads it anew."""
         held = self._held.pop(key, None)
         if held is not None:
+            of_group = self._of_group[key.group]
+            del of_group[key]
+            if not of_group:
+                del self._of_group[key.group]
             held.is_fenced = True
             held.stop()
             held.wake()
 
     def _forget_deleted(self) -> None:
         for key in [key for key in self._held if self.parts.topics.by_id(key.topic_id) is None]:
-            self.drop(key)
-
-    def group_emptied(self, group: str) -> None:
-        """The last member's session has ended."""
-        for key in [key for key in self._held if key.group == group]:
             self.drop(key)
 
     # -- what members say
@@ -279,33 +297,54 @@ class SharePartitions:
         """Close the session of a member, if it has one; what it had acquired can be had by others."""
         session = self.sessions.remove(key)
         if session is not None:
-            self._release(session)
+            run_at_once(self._release(session))
 
     def release_member(self, group: str, member: str) -> None:
         """The member has left its group, or was put out of it."""
         self.end_session(MemberKey(group, member))
-        for key in [key for key in self._held if key.group == group]:
+        for key in list(self._of_group.get(group, ())):
             self.release(key, member)
 
     def connection_closed(self, connection: object) -> None:
-        """Close the sessions that were used over a connection that is gone, as `end_session` does. Loop thread."""
-        for session in self.sessions.remove_connection(connection):
-            self.lost_sessions += 1
-            self._release(session)
+        """Close the sessions that were used over a connection that is gone, as `end_session` does: many of them by and by, with
+        rounds for others between. Loop thread."""
+        if self.sessions.first_of(connection) is not None:
+            ended = run_in_chunks(self._end_sessions(connection), ROUNDS)
+            if ended is not None:
+                task = asyncio.ensure_future(ended, loop=self.parts.loop)
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
 
-    def _release(self, session: ShareSession) -> None:
+    def _end_sessions(self, connection: object) -> Steps[None]:
+        while (session := self.sessions.first_of(connection)) is not None:
+            self.sessions.remove(session.key)
+            self.lost_sessions += 1
+            yield 1
+            yield from self._release(session)
+
+    def _release(self, session: ShareSession) -> Steps[None]:
+        """Give back what the member of a session that was removed has, until it has a session again; what nobody of the group
+        reads any more is let go of."""
         group, member = session.key
-        if len(session.partitions) <= len(self._held):
+        held = self._of_group.get(group, {})
+        if len(session.partitions) <= len(held):
             keys = [SharePartitionKey(group, *where) for where in session.partitions]
         else:  # it may name very many that are not there
-            keys = [
-                key for key in self._held
-                if key.group == group and TopicIdPartition(key.topic_id, key.partition) in session.partitions
-            ]  # fmt: skip
+            keys = [key for key in held if TopicIdPartition(key.topic_id, key.partition) in session.partitions]
         for key in keys:
+            if self.sessions.get(session.key) is not None:
+                return
             self.release(key, member)
-        if not self.sessions.has_group(group):
-            self.group_emptied(group)
+            yield 1
+        for key, of_key in list(held.items()):
+            if self.sessions.has_group(group):
+                return
+            # Of members whose sessions end in turns, or who read it no more. Else nothing may say where the group began.
+            for each in of_key.share.holders():
+                self.release(key, each)
+            if not of_key.is_unkept:
+                self.drop(key)
+            yield 1
 
     def expire_locks(self, held: HeldPartition) -> None:
         """Called when the first lock of a partition may have ended."""
@@ -334,6 +373,7 @@ class SharePartitions:
                 if told.code in _FENCED:
                     self.drop(held.key)
                 raise told from error
+            held.is_unkept = False
         self._commit(held, changes)
         return unsynced
 
@@ -345,6 +385,7 @@ class SharePartitions:
         except ProtocolError as error:
             log.warning("%s: released, but that is not written: %s", held.key.coordinator_key, error)
             if not held.is_fenced:
+                held.is_unkept = True
                 self._commit(held, changes)
             return
         if unsynced is not None:

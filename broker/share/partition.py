@@ -254,6 +254,10 @@ class SharePartition:
             ]
         )
 
+    def holders(self) -> set[str]:
+        """Members that have records."""
+        return {run.member for run in self.in_flight.runs() if run.state is ACQUIRED and run.member is not None}
+
     def expire(self, limits: ShareLimits, now_ms: float) -> Changes:
         """The time of records is over: others may have them."""
         return self._changes(

@@ -10,6 +10,7 @@ Partitions count, whether they exist or not: those of all sessions, and those of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ class ShareSession:
 class ShareSessions:
     """All sessions of this node: no more than `limit`, with no more than `max_partitions`. Loop thread."""
 
-    __slots__ = ("_by_connection", "_sessions", "limit", "max_partitions", "partition_count")
+    __slots__ = ("_by_connection", "_per_group", "_sessions", "limit", "max_partitions", "partition_count")
 
     def __init__(self, limit: int, max_partitions: int = MAX_PARTITIONS) -> None:
         self.limit = limit
@@ -74,6 +75,7 @@ class ShareSessions:
         """Partitions in all sessions, and those that `hold` let in."""
         self._sessions: dict[MemberKey, ShareSession] = {}
         self._by_connection: dict[object, dict[MemberKey, ShareSession]] = {}
+        self._per_group: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -83,7 +85,7 @@ class ShareSessions:
 
     def has_group(self, group: str) -> bool:
         """True if a member of the group has a session."""
-        return any(key.group == group for key in self._sessions)
+        return group in self._per_group
 
     def opened(
         self, key: MemberKey, connection: object, wanted: Collection[TopicIdPartition], *, has_acknowledgements: bool
@@ -99,6 +101,7 @@ class ShareSessions:
         self._check_room(len(wanted))
         session = ShareSession(key, connection, wanted)
         self._sessions[key] = session
+        self._per_group[key.group] += 1
         self.partition_count += len(wanted)
         self._by_connection.setdefault(connection, {})[key] = session
         return session
@@ -164,6 +167,9 @@ class ShareSessions:
         session = self._sessions.pop(key, None)
         if session is not None:
             self.partition_count -= len(session.partitions)
+            self._per_group[key.group] -= 1
+            if not self._per_group[key.group]:
+                del self._per_group[key.group]
             own = self._by_connection.get(session.connection)
             if own is not None:
                 own.pop(key, None)
@@ -171,10 +177,7 @@ class ShareSessions:
                     del self._by_connection[session.connection]
         return session
 
-    def remove_connection(self, connection: object) -> list[ShareSession]:
-        """Ends all sessions of a connection."""
-        sessions = list(self._by_connection.pop(connection, {}).values())
-        for session in sessions:
-            del self._sessions[session.key]
-            self.partition_count -= len(session.partitions)
-        return sessions
+    def first_of(self, connection: object) -> ShareSession | None:
+        """The oldest session of a connection."""
+        own = self._by_connection.get(connection)
+        return None if own is None else next(iter(own.values()))

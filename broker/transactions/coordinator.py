@@ -19,13 +19,14 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.records.exceptions import RecordTooLargeError
 from ..coordinator.internal_topic import CoordinatorLog
 from ..coordinator.runtime import Coordinator, CoordinatorRuntime, RunBlocking, Unsynced, when_durable
 from ..metadata.features import TRANSACTION_VERSION
 from ..metadata.topics import TRANSACTION_STATE
 from . import states
 from .log import LoadedTransactions, TransactionEntry, TransactionLog, TransactionShard, load_transactions
-from .markers import Completions, Marker, MarkerWriter
+from .markers import MARKERS_PER_TURN, Completions, Marker, MarkerWriter
 from .states import Producer, TransactionMetadata, TransactionState
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 START_PATIENCE_S = 0.1
 #: An expiry looks at this many ids at a time, and writes at most that many tombstones in one batch.
 IDS_PER_EXPIRY_SLICE = 1000
+#: And at ids of about this many characters together: less than a batch of max.message.bytes, in UTF-8 too.
+CHARACTERS_PER_EXPIRY_SLICE = 256 << 10
 
 
 class TransactionFilter(NamedTuple):
@@ -207,7 +210,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         entry = self.log.find(transactional_id)
         outcome = states.add_partitions(entry.metadata, producer, partitions, self._time.milliseconds(), client_version)
         if outcome is ErrorCode.NONE:
-            return entry.unsynced
+            return self.log.unsynced_of(entry)
         return self.log.write(entry, _accepted(outcome))
 
     def verify(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> None:
@@ -226,7 +229,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         outcome = states.end(entry.metadata, producer, is_commit, self._time.milliseconds(), client_version, new_id)
         if outcome is ErrorCode.NONE:
             following = states.next_producer(entry.metadata)
-            await when_durable(entry.unsynced, None)
+            await when_durable(self.log.unsynced_of(entry), None)
             return following
         decided = _accepted(outcome)
         unsynced = self.log.write(entry, decided)
@@ -236,14 +239,20 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     # -- time
 
-    def abort_overdue(self) -> None:
-        """Abort the transactions whose time is over; called at each cleanup interval. Loop thread."""
+    def abort_overdue(self) -> Iterator[None]:
+        """Abort the transactions whose time is over; called at each cleanup interval. Yields after each slice of the work: after
+        a long stop that may be all of them. Loop thread."""
         now = self._time.milliseconds()
+        work = 0
         for shard in self._runtime:
             for transactional_id in list(shard.ongoing):
-                entry = shard.entries[transactional_id]
-                if not entry.metadata.is_overdue(now):
+                if work >= MARKERS_PER_TURN:
+                    work = 0
+                    yield
+                entry = shard.entries.get(transactional_id)
+                if entry is None or not entry.metadata.is_overdue(now):
                     continue
+                work += 1 + len(entry.metadata.partitions)
                 try:
                     fenced = states.fenced(entry.metadata, now, self._features.level(TRANSACTION_VERSION))
                     unsynced = self.log.write(entry, fenced)
@@ -257,9 +266,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def _expire(self) -> Iterator[None]:
         """Forgets ids that nobody has used for long. Yields after each slice of the work."""
         for shard in self._runtime:
-            names = list(shard.entries)
-            for start in range(0, len(names), IDS_PER_EXPIRY_SLICE):
-                self._expire_slice(shard, names[start : start + IDS_PER_EXPIRY_SLICE])
+            for names in _expiry_slices(list(shard.entries)):
+                self._expire_slice(shard, names)
                 yield
 
     def _expire_slice(self, shard: TransactionShard, names: list[str]) -> None:
@@ -270,9 +278,17 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             if (entry := shard.entries.get(name)) is not None and entry.metadata.expires(now, self._expiration_ms)
         ]
         if gone:
-            try:
-                self.log.forget(shard, gone)
-            except ProtocolError as error:
+            self._forget(shard, gone)
+
+    def _forget(self, shard: TransactionShard, names: list[str]) -> None:
+        try:
+            self.log.forget(shard, names)
+        except ProtocolError as error:
+            half = len(names) // 2
+            if half and isinstance(error.__cause__, RecordTooLargeError):  # for the topic's max.message.bytes
+                self._forget(shard, names[:half])
+                self._forget(shard, names[half:])
+            else:
                 log.warning("expired transactional ids could not be removed: %s", error)
 
     # -- administration
@@ -298,6 +314,19 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         if entry is None:
             raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return entry.metadata
+
+
+def _expiry_slices(names: list[str]) -> Iterator[list[str]]:
+    some: list[str] = []
+    size = 0
+    for name in names:
+        some.append(name)
+        size += len(name)
+        if len(some) >= IDS_PER_EXPIRY_SLICE or size >= CHARACTERS_PER_EXPIRY_SLICE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _accepted(outcome: states.Outcome) -> TransactionMetadata:

@@ -106,7 +106,7 @@ class TransactionEntry:
 
     Attributes:
         metadata: where it stands; what the log says.
-        unsynced: completes when that is as durable as the topic asks for; None when it is.
+        unsynced: completes when that is as durable as the topic asks for; None when it is. See `TransactionLog.unsynced_of`.
     """
 
     __slots__ = ("metadata", "unsynced")
@@ -177,6 +177,14 @@ class TransactionLog:
         shard.put(entry)
         keep_unsynced(entry, unsynced)
         return unsynced
+
+    def unsynced_of(self, entry: TransactionEntry) -> Unsynced:
+        """What to wait for before the entry is built on, as `CoordinatorRuntime.unsynced_of`. Raises as `shard_of`."""
+        return (
+            None
+            if entry.unsynced is None
+            else self._runtime.unsynced_of(entry, self.shard_of(entry.metadata.transactional_id))
+        )
 
     def epoch_of(self, transactional_id: str) -> int:
         """The coordinator's epoch for that id."""

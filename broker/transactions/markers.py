@@ -163,8 +163,16 @@ class Completions:
             # A decision that may be lost with the power must not show anywhere: the next start sees what is left of it.
             if not done.cancelled() and done.exception() is None:
                 self._begin(entry)
+            elif not self.closed:
+                self._timer.call_later(LAST_RETRY_MS, lambda: self._ask_again(entry))
 
         unsynced.add_done_callback(decided)
+
+    def _ask_again(self, entry: TransactionEntry) -> None:
+        """The sync of the decision has failed: go on once another one has not, since a full disk has room again. A log that has
+        failed for good leaves it to the next start."""
+        if not self.closed and entry.metadata.is_prepared:
+            self.begin(entry, self._log.unsynced_of(entry))
 
     def _begin(self, entry: TransactionEntry) -> None:
         name = entry.metadata.transactional_id

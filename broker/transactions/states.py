@@ -345,7 +345,8 @@ def end(
             return ErrorCode.PRODUCER_FENCED
         step = _END_2.get((metadata.state, is_commit, seen)) or _END_1[metadata.state, is_commit]
     if step is Step.DONE:
-        return ErrorCode.NONE
+        # Aborted by the server with the epoch that only fences: nobody may go on with that one.
+        return ErrorCode.PRODUCER_FENCED if metadata.producer_epoch > LAST_EPOCH else ErrorCode.NONE
     if step is Step.REFUSE:
         return ErrorCode.INVALID_TXN_STATE
     changes: dict[str, object] = {"client_version": client_version}

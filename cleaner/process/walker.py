@@ -427,6 +427,7 @@ class _Walk:
         self._moved = 0
         self._paid = 0
         self._next_number = 0
+        self._stop: int | None = None  # number of segments to filter; None until the map is built
 
     def run(self) -> Exception | None:
         """Have it made. Returns what ended it early in the process, which is then ready for another walk; None: nothing did."""
@@ -445,12 +446,16 @@ class _Walk:
                 self._note(message)
             elif isinstance(message, BuildReport):
                 self._check_build(message)
-                talk.send(Orders(host.built(message)))
+                order = host.built(message)
+                self._stop = 0 if order is None else order.stop
+                talk.send(Orders(order))
             elif isinstance(message, GroupReport):
                 self._check_group(message)
                 host.finished(message)
                 self._go()
             elif isinstance(message, Done):
+                if self._next_number != self._stop:
+                    raise ProtocolError(f"it is done with {self._next_number} of {self._stop} segments")
                 host.pay(self._moved - self._paid, talk.look)
                 return None
             elif isinstance(message, Failed):
@@ -500,13 +505,15 @@ class _Walk:
 
     def _check_build(self, report: BuildReport) -> None:
         plan = self._plan
+        if self._stop is not None:
+            raise ProtocolError("the map is built twice")
         if report.full_at != -1 and not plan.first_dirty <= report.full_at <= plan.first_uncleanable:
             raise ProtocolError(f"the map is full at {report.full_at}")
 
     def _check_group(self, report: GroupReport) -> None:
         """Groups come in order and without gaps; the files are there, as long as they are said to be."""
         plan, files, first, counts = self._plan, self._files, report.first, report.counts
-        if first != self._next_number or not first < report.stop <= len(plan.segments):
+        if first != self._next_number or not first < report.stop <= (self._stop or 0):
             raise ProtocolError(f"group of segments {first} to {report.stop} after those below {self._next_number}")
         self._next_number = report.stop
         if min(counts.records_read, counts.records_kept, counts.removed) < 0 or (

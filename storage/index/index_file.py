@@ -125,16 +125,17 @@ class IndexFile:
                 mapped = self._file_system.map(self._path, writable=True)
             else:
                 mapped = self._file_system.map(self._path, self._rounded(self.max_index_size), writable=True)
+                self._load_last(mapped.view, 0)
                 self._count = 0
-                self._load_last(mapped.view)
             return self._adopt(mapped)
 
     def _adopt(self, mapped: MappedFile) -> memoryview:
         self._map = mapped
         view = mapped.view
         if self._count == _UNKNOWN:
-            self._count = self._find_count(view)
-            self._load_last(view)
+            count = self._find_count(view)
+            self._load_last(view, count)
+            self._count = count  # last: who finds it without the lock takes the rest for loaded
         self._reserved, self._ready = 0, _UNKNOWN
         self._view = view
         return view
@@ -278,16 +279,16 @@ class IndexFile:
                     mapped.close()
                 mapped = self._file_system.map(self._path, 0, writable=True)
                 mapped.resize(self._rounded(self.max_index_size))
+                self._load_last(memoryview(b""), 0)
                 self._count = 0
-                self._load_last(memoryview(b""))
                 self._adopt(mapped)
             return
         raise StorageError(f"{self._path} is read-only")
 
     # --- entries ---
 
-    def _load_last(self, view: memoryview) -> None:
-        """Set the subclass's cached copy of the last entry (or of none) from `self._count`."""
+    def _load_last(self, view: memoryview, count: int) -> None:
+        """Set the subclass's cached copy of the last entry (or of none), of which there are `count`."""
         raise NotImplementedError
 
     def _writable_view(self, new_bytes: int) -> memoryview:
@@ -368,7 +369,7 @@ class IndexFile:
         start, end = count * self.ENTRY_SIZE, old * self.ENTRY_SIZE
         # Readers must not rely on slots that are being zeroed: count and last entry go first.
         self._count = count
-        self._load_last(view)
+        self._load_last(view, count)
         view[start:end] = bytes(end - start)
 
     def _relative(self, offset: int) -> int:

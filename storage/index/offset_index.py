@@ -97,9 +97,9 @@ class OffsetIndex(IndexFile):
         if self.entries:
             self._cut(self._floor_slot(_INT32, 0, offset - 1 - self.base_offset) + 1)
 
-    def _load_last(self, view: memoryview) -> None:
-        if self._count:
-            relative, position = self.ENTRY.unpack_from(view, (self._count - 1) * 8)
+    def _load_last(self, view: memoryview, count: int) -> None:
+        if count:
+            relative, position = self.ENTRY.unpack_from(view, (count - 1) * 8)
             self._last = OffsetPosition(self.base_offset + relative, position)
         else:
             self._last = OffsetPosition(self.base_offset, 0)

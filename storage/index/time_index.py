@@ -116,9 +116,9 @@ class TimeIndex(IndexFile):
         if self.entries:
             self._cut(self._floor_slot(_OFFSET, 8, offset - 1 - self.base_offset) + 1)
 
-    def _load_last(self, view: memoryview) -> None:
-        if self._count:
-            timestamp, relative = self.ENTRY.unpack_from(view, (self._count - 1) * 12)
+    def _load_last(self, view: memoryview, count: int) -> None:
+        if count:
+            timestamp, relative = self.ENTRY.unpack_from(view, (count - 1) * 12)
             self._last = TimestampOffset(timestamp, self.base_offset + relative)
         else:
             self._last = TimestampOffset(NO_TIMESTAMP, self.base_offset)

@@ -25,6 +25,9 @@ from ..io.filesystem import File, FileSystem, StrPath
 _ENTRY = Struct(">hqqqq")
 _VERSION = 0
 
+MOST_BYTES = 1 << 31
+"""Of an index: no more than its segment has, as each entry (34 bytes) is of a marker there, whose batch takes 61 at least."""
+
 assert _ENTRY.size == 34
 
 
@@ -96,7 +99,7 @@ class TransactionIndex:
     def all(self) -> list[AbortedTxn]:
         """Read all entries from the file. CorruptIndexError: unknown version. A torn entry at the end is left out."""
         try:
-            data = self._file_system.read_bytes(self.path)
+            data = self._file_system.read_bytes(self.path, limit=MOST_BYTES)
         except FileNotFoundError:
             return []
         return self._decoded(data)

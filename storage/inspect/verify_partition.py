@@ -204,7 +204,7 @@ def _verify_files(
 
 
 def _cleaned(file_system: FileSystem, directory: str, root: RootFacts) -> int | None:
-    """Offset below which the log may have been cleaned; -1: never was, None: not known."""
+    """Offset below which the log may have been cleaned; None: never was, -1: not known."""
     state = _unfinished_pass(file_system, directory)
     if state is not None and root.recovery_point is not None:
         # Its checkpoint moves at the end; segments that it has put in place lie below its end, or below the recovery point

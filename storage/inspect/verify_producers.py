@@ -148,6 +148,8 @@ class ProducerCheck:
         producer = header.producer_id
         if not records:
             self._gap_end = max(self._gap_end, header.last_offset + 1)
+            self._state.drop_transaction(producer)
+            self._inherited.discard(producer)
         for record in records:
             try:
                 marker = parse_transaction_marker(record.key, record.value)
@@ -219,10 +221,7 @@ class ProducerCheck:
         if self._end >= self._cleaned_below:
             return
         for producer in self._inherited:
-            entry = self._state.entry(producer)
-            if entry is not None and entry.current_txn_first_offset is not None:
-                self._state.ongoing.pop(entry.current_txn_first_offset, None)
-                entry.current_txn_first_offset = None
+            self._state.drop_transaction(producer)
         self._inherited.clear()
 
     def _compare(self, offset: int, path: str, snapshot: dict[int, ProducerStateEntry]) -> None:

@@ -80,9 +80,11 @@ class FileCache(Generic[E]):
             entry.release()
 
     def close(self) -> None:
-        """Drop all entries. Leases given out stay valid; the cache may be used on."""
+        """Drop all entries, and keep none from now on: a thread that still reads gives back what it opens. Leases given out stay
+        valid."""
         with self._lock:
             entries, self._entries = list(self._entries.values()), {}
+            self._capacity = 0
         for entry in entries:
             entry.release()
 

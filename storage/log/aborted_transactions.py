@@ -35,23 +35,22 @@ _last_offset_of = attrgetter("last_offset")
 class AbortedTransactions:
     """The aborted transactions of one log, from its transaction indexes."""
 
-    __slots__ = ("_active", "_changes", "_closed", "_directory", "_pinned", "_view", "_with_entries")
+    __slots__ = ("_active", "_changes", "_closed", "_directory", "_looked", "_pinned")
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
-        self._view: tuple[LogSegment, ...] = ()
-        # Closed segments that were looked at. A successor at the same base offset (cleaning) is another object.
-        self._closed: dict[LogSegment, tuple[AbortedTxn, ...]] = {}
-        # By identity: a segment would keep its files.
+        # The list that was looked at last, and what its closed segments hold: one value, since threads with others look too.
+        self._looked: tuple[tuple[LogSegment, ...], list[tuple[AbortedTxn, ...]]] = ((), [])
+        # Closed segments that were looked at, by identity: a segment would keep its files.
+        self._closed: dict[object, tuple[AbortedTxn, ...]] = {}
         self._pinned: dict[object, tuple[AbortedTxn, ...]] = {}
-        self._with_entries: list[tuple[AbortedTxn, ...]] = []
         # Entries of the active segment, and what its file was before it was read: base offset, `_changes`, size, time, inode.
         self._active: tuple[tuple[int, int, FileStat], tuple[AbortedTxn, ...]] | None = None
         self._changes = 0  # times come in ticks: two changes within one may leave size and time as they were
 
     def is_loaded(self, view: tuple[LogSegment, ...]) -> bool:
         """True if the closed segments' indexes were read. Never blocks."""
-        return view is self._view
+        return view is self._looked[0]
 
     def load(self, view: tuple[LogSegment, ...]) -> None:
         """Read the closed segments' indexes, and bring the active one's file into memory. Pool thread. OSError."""
@@ -62,7 +61,8 @@ class AbortedTransactions:
         """True if no aborted transaction ends at `offset` or later, as far as that is known without reading a closed segment's
         index: False where one has to be read. CorruptIndexError, OSError.
         """
-        if view is not self._view or any(entries[-1].last_offset >= offset for entries in self._with_entries):
+        looked_at, with_entries = self._looked
+        if view is not looked_at or any(entries[-1].last_offset >= offset for entries in with_entries):
             return False
         entries = self._read_active(view[-1].base_offset)
         return not entries or entries[-1].last_offset < offset
@@ -101,9 +101,19 @@ class AbortedTransactions:
         """
         known = self._closed
         self._pinned = {
-            segment.identity: known[segment] if segment in known else self._read(segment.base_offset)
+            segment.identity: known[segment.identity] if segment.identity in known else self._read(segment.base_offset)
             for segment in segments
         }
+
+    def replaced(self) -> None:
+        """Let go of the segments that were pinned: their successors are the log's. Else the last one who looked would keep their
+        files open, and their room taken, until the next one looks.
+        """
+        self._looked = ((), [])
+
+    def unpin(self) -> None:
+        """Undo `pin`: nothing was replaced."""
+        self._pinned = {}
 
     @contextmanager
     def noted(self, base_offset: int, txn: AbortedTxn) -> Iterator[None]:
@@ -132,30 +142,33 @@ class AbortedTransactions:
 
     def _entries(self, view: tuple[LogSegment, ...], offset: int) -> Iterator[AbortedTxn]:
         """Entries of transactions that end at `offset` or later."""
-        if view is not self._view:
-            self._look_at(view)
+        looked_at, with_entries = self._looked
+        if view is not looked_at:
+            with_entries = self._look_at(view)
         active = view[-1]
-        for entries in (*self._with_entries, self._read_active(active.base_offset)):
+        for entries in (*with_entries, self._read_active(active.base_offset)):
             if entries and entries[-1].last_offset >= offset:
                 yield from islice(entries, bisect_left(entries, offset, key=_last_offset_of), None)
 
-    def _look_at(self, view: tuple[LogSegment, ...]) -> None:
+    def _look_at(self, view: tuple[LogSegment, ...]) -> list[tuple[AbortedTxn, ...]]:
         closed, pinned = view[:-1], self._pinned
-        known = {**self._closed, **{one: pinned[one.identity] for one in closed if one.identity in pinned}}
-        fresh = [segment for segment in closed if segment not in known]
+        known = {**self._closed, **pinned}
+        fresh = [segment for segment in closed if segment.identity not in known]
         if len(fresh) > 1:  # the first look: one listing instead of a look for each
             names = map(parse_file_name, self._directory.file_system.list_directory(self._directory.path))
             there = {name.base_offset for name in names if name and name.suffix == TRANSACTION_INDEX_SUFFIX}
         else:
             there = {segment.base_offset for segment in fresh}
         read = {s: self._read(s.base_offset) if s.base_offset in there else () for s in fresh}
-        found = {segment: known[segment] if segment in known else read[segment] for segment in closed}
+        found = {s.identity: known[s.identity] if s.identity in known else read[s] for s in closed}
         if self._pinned is not pinned:  # files may have got other names before they were read
-            self._look_at(view)
-            return
+            return self._look_at(view)
         self._closed = found
-        self._with_entries = [entries for entries in found.values() if entries]
-        self._view = view  # last: a reader that sees it sees the rest
+        with_entries = [entries for entries in found.values() if entries]
+        self._looked = (view, with_entries)
+        if not found.keys().isdisjoint(self._pinned):  # it is about to be replaced, or was: who comes next looks again
+            self._looked = ((), [])
+        return with_entries
 
     def _read_active(self, base_offset: int) -> tuple[AbortedTxn, ...]:
         """Entries of the active segment: one system call unless the file has changed since they were read, else what is new."""

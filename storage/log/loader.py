@@ -146,8 +146,7 @@ class LogLoader:
         )
         segments = self._load_segments(files)
         recovery.look_for_lost_files(segments, files)
-        if not self._clean:
-            self._finish_deletion(segments)
+        self._finish_deletion(segments)
         self._producers.found_snapshots(
             file.base_offset for file in files if file.suffix == SNAPSHOT_SUFFIX and not file.stage
         )
@@ -240,7 +239,7 @@ class LogLoader:
     def _load_segments(self, files: list[LogFileName]) -> list[LogSegment]:
         present = {(file.base_offset, file.suffix) for file in files if not file.stage}
         bases = sorted(base for base, suffix in present if suffix == LOG_SUFFIX)
-        for base, suffix in present:
+        for base, suffix in sorted(present):
             if suffix in SEGMENT_SUFFIXES and (base, LOG_SUFFIX) not in present:
                 self._unlink(LogFileName(base, suffix, ""))
         now = self._time.milliseconds()
@@ -301,11 +300,12 @@ class LogLoader:
         return self._recovery_point > base or (base, SNAPSHOT_SUFFIX) in present
 
     def _finish_deletion(self, segments: list[LogSegment]) -> None:
-        """Delete segments below the log's start that a power cut has brought back in part: all before a hole go again."""
+        """Delete segments below the log's start that a power cut has brought back in part, or a disk that failed has kept: all
+        before a hole go again."""
         live = 0
         while live + 1 < len(segments) and segments[live + 1].base_offset <= self._log_start_offset:
             live += 1
-        for index in range(min(live, self._first_to_recover(segments)), 0, -1):
+        for index in range(live, 0, -1):
             try:
                 end_offset = segments[index - 1].read_next_offset()
             except CorruptRecordError as error:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..exceptions import KafkaStorageError, StorageError
+from ..exceptions import KafkaStorageError, LogClosedError, StorageError, raised_again
 from ..io.sync_group import sync_group
 from ..ledger.keeper import LedgerKeeper
 from ..ledger.ledger import SegmentExtent
 from ..segment import file_records
 from ..segment.log_segment import LogSegment
-from ..segment.names import SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
+from ..segment.names import LOG_SUFFIX, SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
 from ..segment.scan import rebuild_indexes
 from ..segment.swap import SegmentSwap
 from ..values import HeldSegments, LogOffsetMetadata, SegmentView
@@ -99,6 +99,7 @@ class LocalLog:
         ledger: Number of records that its segments hold and have lost. Changed under `deletion_lock`.
         save_recovery_point: Writes the checkpoint of recovery points; False: it could not be written. The log manager's.
         directory_is_dirty: File names were made or renamed that are not durable yet.
+        has_left_files: Files of a deleted segment could not be renamed, and are there when the log is loaded again.
     """
 
     __slots__ = (
@@ -117,6 +118,7 @@ class LocalLog:
         "end",
         "failure",
         "flush_lock",
+        "has_left_files",
         "holes",
         "hooks",
         "is_closed",
@@ -170,10 +172,12 @@ class LocalLog:
         self._pending = [segment for segment in segments.view[:-1] if not segment.indexes_synced]
         self._quiet_end = -1
         self.failure: KafkaStorageError | None = None
+        self.has_left_files = False
         self.is_closed = False
         self.truncations = 0
         self.holes: tuple[Hole, ...] = ()
-        self.last_flush_ms = self.unsynced_since_ms = time.milliseconds()
+        self.last_flush_ms = time.monotonic_ms()  # a wall clock that is set back must put off no flush
+        self.unsynced_since_ms = time.milliseconds()
         self.directory_is_dirty = self._parent_is_dirty = False
         self.ledger = LedgerKeeper(directory, segments.view[0].base_offset)
 
@@ -254,6 +258,8 @@ class LocalLog:
         nothing was appended; after the bytes are in nothing can fail.
         """
         if self.failure is not None:
+            if isinstance(self.failure, LogClosedError):
+                raise raised_again(self.failure)
             raise KafkaStorageError(f"{self.name} takes no appends until a restart: {self.failure}") from self.failure
         segment = self.segments.view[-1]
         pace = self._pace
@@ -374,11 +380,8 @@ class LocalLog:
                 jitter_ms=self._jitter(directory.config.segment_jitter_ms),
             )
         except OSError:
-            # The present segment may get this offset yet: a file that claims it would lie within it.
             self.directory_is_dirty = True
-            for suffix in SEGMENT_SUFFIXES:
-                with suppress(OSError):
-                    directory.file_system.unlink(directory.file(base_offset, suffix), missing_ok=True)
+            self._remove_files_of(base_offset)
             raise
         closed = self.segments.active
         closed.deactivate()
@@ -390,6 +393,18 @@ class LocalLog:
         logger.debug("%s: rolled a new segment at offset %d (%s)", self.name, base_offset, reason)
         self.hooks.rolled(base_offset)
         return new
+
+    def _remove_files_of(self, base_offset: int) -> None:
+        """Remove what was made of a segment that could not be begun. The present one may get this offset yet: a file that claims
+        it would lie within it, and the next start would cut there. Where it stays, the log takes no appends."""
+        directory = self.directory
+        for suffix in SEGMENT_SUFFIXES:
+            path = directory.file(base_offset, suffix)
+            try:
+                directory.file_system.unlink(path, missing_ok=True)
+            except OSError as error:
+                if suffix == LOG_SUFFIX:
+                    self.failure = KafkaStorageError(f"{path} of a roll that failed can't be removed: {error}")
 
     # --- durability: pool threads ---
 
@@ -414,7 +429,7 @@ class LocalLog:
                     return self.recovery_point
                 if self.failure is not None:
                     # A sync that failed has lost its pages: the next one would find nothing to write, and succeed.
-                    raise self.failure
+                    raise raised_again(self.failure)
                 directory_is_dirty, self.directory_is_dirty = self.directory_is_dirty, False
                 parent_is_dirty, self._parent_is_dirty = self._parent_is_dirty, False
             try:
@@ -438,14 +453,25 @@ class LocalLog:
                 # Truncation waits for the flush lock, so the log still ends at or behind `target`.
                 if target > self.recovery_point:
                     # What lies below is trusted at a start: not an index that a full disk had no room to complete.
-                    live = {id(one) for one in self.segments.view}
-                    unfinished = (one.base_offset for one in pending if not one.indexes_synced and id(one) in live)
+                    unfinished = (segment.base_offset for segment in self._unfinished(pending))
                     self.recovery_point = max(self.recovery_point, min((target, *unfinished)))
                     if offset is None:
                         self.synced = end
                     self.unsynced_since_ms = began_ms  # of what came meanwhile, if anything did
-                self.last_flush_ms = self._time.milliseconds()
+                self.last_flush_ms = self._time.monotonic_ms()
                 return max(target, self.recovery_point)
+
+    def first_unfinished(self, offset: int) -> int:
+        """The base of the first segment before `offset` that a full disk had no room to complete, and that is to be flushed
+        again; `offset` where there is none."""
+        with self.lock:
+            unfinished = (segment.base_offset for segment in self._unfinished(self._pending))
+            return min((offset, *unfinished))
+
+    def _unfinished(self, flushed: Sequence[LogSegment]) -> list[LogSegment]:
+        """Those of them whose indexes are not whole, and that retention has left. Under the lock."""
+        live = {id(segment) for segment in self.segments.view}
+        return [one for one in flushed if not one.indexes_synced and id(one) in live]
 
     def _flush_segments(self, segments: Sequence[LogSegment]) -> None:
         """Sync segments, several at a time where there are very many: in any order, since the recovery point moves behind the
@@ -491,8 +517,9 @@ class LocalLog:
     def delete_files(self, segments: Iterable[LogSegment], *, must: bool = False) -> None:
         """Rename the files of `segments` now, unlink them after file.delete.delay.ms: a reader may be about to open one.
 
-        Under `deletion_lock`; the segments are out of the list already. `must`: raise OSError if a file can't be renamed, since
-        other records get its offsets; else that is logged, and the file stays until the next start.
+        Under `deletion_lock`; the segments, which rise, are out of the list already. `must`: raise OSError if a file can't be
+        renamed, since other records get its offsets; else that is logged, and it stays until the next start with all behind it:
+        that would take a gap for the end of the log.
         """
         marked: list[str] = []
         for segment in segments:
@@ -502,9 +529,11 @@ class LocalLog:
             except OSError as error:
                 if must:
                     raise
+                self.has_left_files = True
                 logger.warning(
                     "%s: %r could not be renamed and stays until the next start: %s", self.name, segment, error
                 )
+                break
         if marked:
             file_system = self.directory.file_system
 
@@ -591,9 +620,10 @@ class LocalLog:
         """Put cleaned segments in the place of the closed ones they were made from: one step for readers and crashes alike.
 
         The first of `new` has the base offset of the first of `old`; all of `old` lie below the high watermark, next to each
-        other. The recovery point is moved and checkpointed before: cleaning leaves gaps, and above it recovery takes a gap for
-        a loss. `removed`, by cause, is what the ledger books for it; it says so on disk before the swap. `truncations` is the
-        log's count when the old ones were read: a truncation leaves the last one in the list, with other records in it.
+        other. The recovery point is moved and checkpointed before, unless an index that a full disk left short holds it back:
+        cleaning leaves gaps, and above it recovery takes a gap for a loss where no pass has noted one. `removed`, by cause, is
+        what the ledger books for it; it says so on disk before the swap. `truncations` is the log's count when the old ones
+        were read: a truncation leaves the last one in the list, with other records in it.
 
         False: `old` is not in the log any more (or it takes no changes), the cleaned files are removed. The cleaner's thread;
         blocks. KafkaStorageError: nothing was replaced, or (`failure` is set then) the next start completes it.
@@ -621,8 +651,11 @@ class LocalLog:
                     self.ledger.begin_swap(extents, [(s.base_offset, s.live, s.size) for s in new], removed or {})
                 swap.prepare()
             except (OSError, StorageError) as error:
-                swap.discard()
-                self.ledger.withdraw_swap()
+                left = swap.discard()
+                if left is None:
+                    self.ledger.withdraw_swap()
+                else:  # the next start completes it: nothing may change what it was made of before
+                    self.failure = KafkaStorageError(f"{left} of a swap that failed can't be removed: {error}")
                 raise KafkaStorageError(f"{self.name}: cleaned segments could not be put in place: {error}") from error
             try:
                 swap.commit()
@@ -729,34 +762,49 @@ class LocalLog:
             with self.lock:
                 self.is_closed = True
             if self.failure is not None:
-                raise self.failure
+                raise raised_again(self.failure)
             changed = self.directory_is_dirty or self.recovery_point < self.log_end_offset
             self.flush()
             try:
+                self._drop_unfinished_indexes()
                 self.hooks.close()
                 self.ledger.close()
                 active = self.segments.active
-                if active.close() or changed:
+                if active.close() or changed or not active.indexes_synced:  # recovery made new ones, and nothing came
                     active.sync_indexes()
+                    if (
+                        not active.indexes_synced
+                    ):  # no room for the last entry, which nobody asks for after a clean stop
+                        active.drop_time_index()
                     self.directory.file_system.sync_directory(self.directory.path)
             except OSError as error:
                 raise KafkaStorageError(f"{self.name}: closing failed: {error}") from error
+
+    def _drop_unfinished_indexes(self) -> None:
+        """Of an index that is there after a clean stop nobody asks whether it is whole. OSError, KafkaStorageError."""
+        with self.lock:  # the active one, to which a truncation has come back, is to be closed yet
+            unfinished = [one for one in self._unfinished(self._pending) if one is not self.segments.active]
+        if unfinished:
+            for segment in unfinished:
+                segment.drop_time_index()
+            self.directory_is_dirty = True
+            self.flush()
 
     def abandon(self) -> None:
         """Close all files as they are: the log is deleted, or the daemon ends. Reads under way go on. Blocks, behind a
         deletion or a swap too."""
         with self.deletion_lock, self.flush_lock, self.lock:
             self.is_closed = True
-            self.failure = self.failure or KafkaStorageError(f"{self.name} is closed")
+            self.failure = self.failure or LogClosedError(f"{self.name} is closed")
             self.directory_is_dirty = self._parent_is_dirty = False
             self.recovery_point = self.log_end_offset
             self._pending = []  # a flush that comes late, of a roll before, has nothing to do and no error to tell
             for segment in self.segments.view:
-                segment.abandon()
+                segment.abandon(for_good=True)
 
     def _check_open(self) -> None:
         if self.is_closed:
-            raise KafkaStorageError(f"{self.name} is closed")
+            raise LogClosedError(f"{self.name} is closed")
 
     def renamed(self, path: str) -> None:
         """Open files in `path` from now on: the directory was renamed, after `abandon`, and goes. No hook is called any more."""
@@ -774,7 +822,7 @@ class LocalLog:
         with self.deletion_lock, self.flush_lock, self.lock:
             self._check_open()
             if self.failure is not None:
-                raise self.failure
+                raise raised_again(self.failure)
             yield
 
     def moved_to(self, place: LogPlace) -> None:
@@ -786,8 +834,11 @@ class LocalLog:
         self._space, self._pace = place.space, place.pace
         self._scheduler = place.scheduler
         self.save_recovery_point = place.save_recovery_point
+        unfinished = self._unfinished(self._pending)  # a full disk may be why it goes
         for segment in self.segments.view:
             segment.abandon()
             segment.was_synced()
-        self._pending = []
+        for segment in unfinished:
+            segment.indexes_synced = False
+        self._pending = unfinished
         self.directory_is_dirty = self._parent_is_dirty = False

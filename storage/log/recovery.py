@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NO_GAP = 1 << 48
+"""Offsets between two batches that no cleaning leaves: nobody writes so many records into one log."""
 _OFFSETS_CONTRADICT = ("offsets out of order", "offset too far from the segment's base offset")
 
 
@@ -267,6 +269,8 @@ class LogRecovery:
         # No segment has more offsets than its indexes can say: a wider gap is not the lost end of one.
         if base_offset == end_offset or distance > MAX_RELATIVE_OFFSET + 1:
             return True
+        if base_offset <= self._log_start_offset:
+            return True  # what is missing was deleted, and so was what is there before it: a disk that failed has kept that
         point = self._promise.recovery_point
         if point is not None and end_offset >= max(point, self._promise.cleaned):
             return end_offset < self._promise.gaps_below
@@ -337,7 +341,8 @@ class LogRecovery:
         here = Damage(
             scanner.valid_bytes, segment.size, scanner.next_offset, -1, scanner.stopped or "a batch is cut off"
         )
-        if not contradicts and not self._is_rot(scanner.next_offset, later):
+        is_torn_too_wide = limit is None and scanner.is_too_wide and self._has_no_offset(segment, scanner)
+        if is_torn_too_wide or (not contradicts and not self._is_rot(scanner.next_offset, later)):
             return Verdict((), here)  # as a crash leaves it
         found = examine(self._directory, segment, limit, self._must_follow)
         rot: list[Damage] = []
@@ -348,6 +353,21 @@ class LogRecovery:
         if not found and torn and not scanner.is_too_wide:
             return Verdict((), here)
         return Verdict(tuple(rot), None)
+
+    def _has_no_offset(self, segment: LogSegment, scanner: BatchScanner) -> bool:
+        """True if the batch behind what is valid, which was not known to be durable, says that it begins where no log comes to.
+
+        No checksum covers that: a power cut may have taken the sector that it stands in, and nothing else of the batch.
+        """
+        point = self._promise.recovery_point
+        if point is None or scanner.next_offset < point:
+            return False
+        file = self._directory.open_log(segment.base_offset, writable=False)
+        try:
+            found = SegmentReader(file, file.size()).batch_at(scanner.valid_bytes)
+        finally:
+            file.close()
+        return isinstance(found, str) or found.base_offset - scanner.next_offset > _NO_GAP
 
     def _is_rot(self, offset: int, later: Sequence[LogSegment]) -> bool:
         """True if damage that begins at that offset can't come from a crash."""
@@ -436,6 +456,7 @@ class LogRecovery:
         """Take segments out of the log and the directory, durably."""
         for segment in doomed:
             self._progress.done(segment.size)
+            segment.abandon(for_good=True)  # looking for its end has opened it
             for suffix in SEGMENT_SUFFIXES:
                 self._fs.unlink(self._directory.file(segment.base_offset, suffix), missing_ok=True)
             segments.remove(segment)

@@ -2,8 +2,10 @@
 
     plan          facts of each segment, oldest first, until the policies name none any more    deletion lock
     ledger        known before the first change
+    roll          if the active segment goes too; its producers are durable in a snapshot       + the log's lock
     take out      log start offset moves up, the list is published without the segments         + the log's lock
-    checkpoint    of several segments, or one with aborted records, the new start first
+    checkpoint    of several segments, or one with aborted records, or before the name of the next one is durable, the new start
+                  first
     .deleted      files are renamed, and go after file.delete.delay.ms
 
 In this order, in pool threads; the locks are those of `LocalLog`.
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..deletion_policy import START_OFFSET, LogFacts
 from ..exceptions import KafkaStorageError
+from ..io.filesystem import has_no_room
 from ..ledger.ledger import Ledger, SegmentExtent
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ def delete_old_segments(log: UnifiedLog, time: Time) -> list[SegmentDeletion]:
     with local.deletion_lock:
         if local.is_closed:  # a stop has told which files there are
             return []
+        if local.failure is not None:  # no snapshot tells of the producers of what went
+            return []
         try:
             deletions = log.retention.plan(local.segment_views(), _facts(log, time.milliseconds()))
             if not deletions:
@@ -38,12 +43,19 @@ def delete_old_segments(log: UnifiedLog, time: Time) -> list[SegmentDeletion]:
             local.ledger.open(local.extents, local.count)
             with local.lock:
                 _roll_active(local, deletions)
-                if not deletions:
-                    return []
+            if not deletions:
+                return []
+            _keep_producers(log, deletions[-1].next_base_offset)
+            # Else the name of the next segment may go with the power, and that of the last one too.
+            with local.flush_lock:
+                is_durable = not local.directory_is_dirty
+            with local.lock:
                 end = deletions[-1].next_base_offset
                 deletions = _counted(deletions, local.ledger.value)
                 # DeleteRecords has promised more than the first segment's name says.
                 is_promised = log.log_start_offset > local.segments.view[0].base_offset
+                if is_promised:  # before the list says otherwise: a checkpoint that comes meanwhile has to keep it
+                    log.is_shortening = True
                 log.raise_log_start_offset(max(log.log_start_offset, end))
                 doomed = local.take_out_below(end)
         except OSError as error:
@@ -51,10 +63,13 @@ def delete_old_segments(log: UnifiedLog, time: Time) -> list[SegmentDeletion]:
         log.retention.note(deletions)
         asked = [d.next_base_offset for d in deletions if d.policy == START_OFFSET.name]
         local.ledger.delete(asked[-1] if asked else 0, end)
-        if len(doomed) == 1 and not is_promised and not local.has_aborted(doomed[0]):
+        is_safe = is_durable and not (is_promised or local.has_left_files or local.has_aborted(doomed[0]))
+        if is_safe and len(doomed) == 1:
             local.delete_files(doomed)  # one that a power cut brings back is old again
         else:
             _delete_many(log, doomed)
+        if local.has_left_files:
+            log.save_start_offset()
         return deletions
 
 
@@ -83,6 +98,18 @@ def _roll_active(local: LocalLog, deletions: list[SegmentDeletion]) -> None:
         deletions.pop()
 
 
+def _keep_producers(log: UnifiedLog, end: int) -> None:
+    """Wait for the snapshots of rolls: once the records are gone they are all that tells of the producers. Where there is no room
+    for them, producers are forgotten by a kill: retention is what makes room. OSError, KafkaStorageError."""
+    try:
+        log.flush_rolled()
+        log.keep_snapshot_at(end)
+    except (OSError, KafkaStorageError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if log.local.failure is not None or not isinstance(cause, OSError) or not has_no_room(cause):
+            raise
+
+
 def _counted(deletions: list[SegmentDeletion], ledger: Ledger | None) -> list[SegmentDeletion]:
     """Set in each deletion the number of records that go, if the ledger knows it."""
     if ledger is None or not ledger.segments:
@@ -100,7 +127,8 @@ def _delete_many(log: UnifiedLog, doomed: list[LogSegment]) -> None:
     directory = log.local.directory
     # Without it the checkpoint would leave the log out, which starts at its first segment again.
     log.is_shortening = True
-    log.save_start_offset()
+    if not log.save_start_offset() and log.local.has_left_files:
+        return  # a gap behind what was left, above the start that is known, would be taken for the log's end
     log.local.delete_files(doomed)
     try:
         directory.file_system.sync_directory(directory.path)

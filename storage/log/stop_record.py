@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ...protocol.records._kernel import crc32c
+from ..index.transaction_index import MOST_BYTES
 from ..io.checkpoint import TopicPartition
 from ..io.checkpoint_copy import read_sealed, seal
 from ..io.filesystem import FileSystem
@@ -52,7 +53,7 @@ def files_of(file_system: FileSystem, directory: str, bases: Iterable[int]) -> L
 def index_checksum(file_system: FileSystem, directory: str, base_offset: int) -> int | None:
     """Checksum of a segment's transaction index; None if it is missing or empty, which means the same."""
     try:
-        data = file_system.read_bytes(f"{directory}/{base_offset:020d}{TRANSACTION_INDEX_SUFFIX}")
+        data = file_system.read_bytes(f"{directory}/{base_offset:020d}{TRANSACTION_INDEX_SUFFIX}", limit=MOST_BYTES)
     except FileNotFoundError:
         return None
     return crc32c(data) if data else None

@@ -21,10 +21,11 @@ from ...protocol.records.attributes import CONTROL_MASK
 from ...protocol.records.compression import DEFAULT_MAX_BYTES
 from ...protocol.records.exceptions import RecordTooLargeError
 from ...protocol.records.record_batch import MAGIC_V2
-from ..exceptions import KafkaStorageError, OffsetOutOfRangeError
+from ..exceptions import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceError
 from ..index.transaction_index import AbortedTxn
 from ..io.filesystem import has_no_room
 from ..producers.replay import ProducerReplay
+from ..producers.state import ProducerStateManager
 from ..producers.transaction_marker import MARKER_BATCH_SIZE, marker_of
 from ..retention.outlook import KnownSegment, RetentionOutlook, outlook
 from ..retention.plan import RetentionRecord
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from ..index.time_index import TimestampOffset
     from ..io.filesystem import Buffer
     from ..ledger.keeper import LedgerKeeper
-    from ..producers.state import OpenTransaction, PendingSnapshot, ProducerStateManager, ProducerSummary
+    from ..producers.state import OpenTransaction, PendingSnapshot, ProducerSummary
     from ..retention.plan import SegmentDeletion
     from ..scheduler import Scheduler
     from ..segment.files import LogDirectory, LogPlace
@@ -188,7 +189,7 @@ class UnifiedLog:
         self.leader_epoch = epochs.next_epoch
         self._epoch_is_assigned = False
         self._append_time_floor: int | None = None
-        # Base offsets and producer snapshots of rolls whose flush has not begun.
+        # Base offsets and producer snapshots of rolls whose flush has not ended.
         self._rolled: list[tuple[int, PendingSnapshot | None]] = []
         self.retention = RetentionRecord(self.name)
         self.is_shortening = False
@@ -428,7 +429,12 @@ class UnifiedLog:
         if batch.producer_id >= 0:
             if batch.is_control:
                 return self._append_marker(memoryview(buffer)[start:end], batch, origin, now)
-            duplicate = self.producers.check(batch, origin)
+            try:
+                duplicate = self.producers.check(batch, origin)
+            except OutOfOrderSequenceError:
+                if not self._recalls_batches_of(batch.producer_id):
+                    raise
+                duplicate = self.producers.check(batch, origin)
             if duplicate is not None:
                 return LogAppendInfo(
                     duplicate.first_offset,
@@ -445,6 +451,19 @@ class UnifiedLog:
             LogAppendInfo,
             (batch.base_offset, batch.last_offset, append_time, self.log_start_offset, batch.record_count, size, False),
         )
+
+    def _recalls_batches_of(self, producer_id: int) -> bool:
+        """Looks for batches of a producer that a snapshot has forgotten; True if there are. Once for each producer and load of
+        the log. Under the lock; reads from the disk."""
+        entry = self.producers.entry(producer_id)
+        if entry is None or not entry.is_of_snapshot:
+            return False
+        from ..producers.earlier_batches import earlier_batches
+
+        earlier = earlier_batches(self._segments.view, entry)
+        entry.is_of_snapshot = False
+        entry.remember(earlier)
+        return bool(earlier)
 
     def _append_marker(self, data: memoryview, batch: BatchInfo, origin: AppendOrigin, now: int) -> LogAppendInfo:
         """Append the control batch that ends a producer's transaction. Under the lock.
@@ -890,7 +909,14 @@ class UnifiedLog:
             self._aborted.pin(old)
         except OSError as error:
             raise KafkaStorageError(f"{self.name}: reading aborted transactions failed: {error}") from error
-        return self.local.replace_segments(new, old, removed, truncations=truncations)
+        done = False
+        try:
+            done = self.local.replace_segments(new, old, removed, truncations=truncations)
+            return done
+        finally:
+            self._aborted.replaced()
+            if not done and self.local.failure is None:  # the files have kept their names
+                self._aborted.unpin()
 
     # --- what the files call: see `LogHooks` ---
 
@@ -898,28 +924,64 @@ class UnifiedLog:
         self.producers.update_map_end_offset(base_offset)
         self._rolled.append((base_offset, self.producers.prepare_snapshot()))
         if len(self._rolled) == 1:
-            self._scheduler.schedule("flush-log", self._flush_rolled, 0)
+            self._scheduler.schedule("flush-log", self.flush_rolled, 0)
         if self.high.offset == base_offset:
             self.high = self.local.end
 
-    def _flush_rolled(self) -> None:
-        """Make all segments that were rolled since the last call durable, then their producer snapshots. Pool thread.
+    def flush_rolled(self) -> None:
+        """Make all segments that were rolled until now durable, then their producer snapshots; returns when they are, whoever has
+        begun it. Pool threads; blocks. KafkaStorageError, and OSError of the snapshots.
 
         One call for all of them: a disk that is slower than the rolls gets no queue of tasks.
         """
         with self._lock:
-            rolled, self._rolled = self._rolled, []
+            rolled = tuple(self._rolled)
+        if not rolled:
+            return
+        snapshots = [snapshot for _, snapshot in rolled if snapshot is not None]
         try:
-            self.local.flush(max(base_offset for base_offset, _ in rolled))
-        except KafkaStorageError:
-            # Else a clean stop at one of these offsets would write none: after the next start no producer would be known.
-            for _, snapshot in rolled:
-                if snapshot is not None:
+            try:
+                self.local.flush(rolled[-1][0])
+            except KafkaStorageError:
+                # Else a clean stop at one of these offsets would write none: after the next start no producer would be known.
+                for snapshot in snapshots:
                     self.producers.withdraw_snapshot(snapshot)
-            raise
-        with self.local.flush_lock:  # not while the log is abandoned: its directory may be a successor's
-            if self.local.failure is None:
-                self.producers.write_snapshots([snapshot for _, snapshot in rolled if snapshot is not None])
+                raise
+            # A snapshot says to a start that the indexes before it are durable.
+            whole = self.local.first_unfinished(rolled[-1][0])
+            for snapshot in snapshots:
+                if snapshot.offset > whole:
+                    self.producers.withdraw_snapshot(snapshot)
+            with self.local.flush_lock:  # not while the log is abandoned: its directory may be a successor's
+                if self.local.failure is None:
+                    self.producers.write_snapshots([snapshot for snapshot in snapshots if snapshot.offset <= whole])
+        finally:
+            with self._lock:
+                done = set(map(id, rolled))
+                self._rolled = [each for each in self._rolled if id(each) not in done]
+                if self._rolled:  # meanwhile
+                    self._scheduler.schedule("flush-log", self.flush_rolled, 0)
+
+    def keep_snapshot_at(self, offset: int) -> None:
+        """Make the snapshot of producers at the base of a segment where there is none: a full disk had no room for it, a kill
+        came before it, or it was damaged. What lies before it is about to go. Under the deletion lock; blocks, as long as a walk
+        over the headers behind the snapshot before takes. OSError."""
+        producers, directory = self.producers, self.local.directory
+        written = producers.written_snapshots
+        if offset in written or not len(producers):
+            return
+        first = self._segments.view[0].base_offset
+        made = ProducerStateManager(
+            directory.path,
+            directory.file_system,
+            self._time,
+            producer_id_expiration_ms=producers.producer_id_expiration_ms,
+        )
+        made.found_snapshots(at for at in written if first <= at < offset)
+        below = [segment for segment in self._segments.view if segment.base_offset < offset]
+        ProducerReplay(directory, made, self._time).catch_up(below, first, offset)
+        if not made.is_empty and made.take_snapshot() is not None:
+            producers.add_snapshot(offset)
 
     def _save_epochs(self) -> None:
         """Write the epochs after their records, which may never get to the disk, and before the recovery point moves: recovery

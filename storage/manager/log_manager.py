@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
+from zlib import crc32
 
 from ...config.log_config import LogConfig, log_config
 from ..exceptions import CorruptCheckpointError, DataDirectoryError, KafkaStorageError, StorageError
@@ -379,11 +380,13 @@ class LogManager:
                 home = self._homes[key] = self._home_of_new()
                 home.making += reserved
         # One maker for each log; a directory whose disk hangs holds up only who makes logs there.
-        with self._making[home.directory.path][hash(key) % _MAKERS]:
+        name = partition_directory_name(topic, partition)
+        stripe = crc32(name.encode()) % _MAKERS  # not hash(): another one in each process
+        with self._making[home.directory.path][stripe]:
             log = self._logs.get(key)
             if log is not None:
                 return log
-            path = f"{home.directory.path}/{partition_directory_name(topic, partition)}"
+            path = f"{home.directory.path}/{name}"
             is_new = False  # until it was made here: a link to a disk that is missing does not exist either
             try:
                 home.directory.forget(key)
@@ -438,6 +441,8 @@ class LogManager:
             home = self._homes.pop(key, None) if log is not None else None
             if home is not None:
                 home.logs.pop(key, None)
+            for upkeep in self._upkeeps:  # of a move that stopped half way
+                upkeep.arriving.pop(key, None)
         if log is None or home is None:
             return
         target = f"{home.directory.path}/{deleted_directory_name(topic, partition, self._new_uuid().hex)}"
@@ -512,7 +517,10 @@ class LogManager:
 
     def _remove(self, paths: Iterable[str]) -> None:
         for path in paths:
-            self._fs.remove_tree(path)
+            try:
+                self._fs.remove_tree(path)
+            except OSError as error:  # the next start tries it again
+                logger.error("%s could not be removed: %s", path, error)
 
     def delete_old_segments(self) -> int:
         """Apply retention to every log; returns the number of segments deleted."""

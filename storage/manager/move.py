@@ -247,7 +247,8 @@ class LogMove:
             finally:
                 if self.state is not MoveState.DONE:
                     self.state = MoveState.FAILED
-                    self.target.arriving.pop(key, None)
+                    if not self.is_half_way:  # else a start finds the log there, and goes by these checkpoints
+                        self.target.arriving.pop(key, None)
 
     def _finish_copy(self) -> None:
         log = self.log

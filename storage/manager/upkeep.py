@@ -155,7 +155,7 @@ class LogUpkeep:
 
     def flush_due_logs(self) -> None:
         """Flush each log whose flush.ms since its last flush would pass before the next look."""
-        latest = self._time.milliseconds() + self._flush_check_ms
+        latest = self._time.monotonic_ms() + self._flush_check_ms
         for log in list(self.logs.values()):
             if log.recovery_point < log.log_end_offset and latest - log.local.last_flush_ms > log.config.flush_ms:
                 try:
@@ -212,6 +212,11 @@ class LogUpkeep:
         """Make the starts of these logs durable, after DeleteRecords; the checkpoint follows in `CHECKPOINT_AFTER_MS`. False:
         they could not be written.
         """
+        for key in keys:
+            log = self.logs.get(key) or self.arriving.get(key)
+            # Retention may have been there first, and need not have made durable what is promised now.
+            if log is not None:
+                log.is_shortening = True
         written = self._tried(
             LOG_START_OFFSET_CHECKPOINT,
             lambda: self.directory.note_log_starts(
@@ -252,4 +257,5 @@ class LogUpkeep:
 def _start_offset(log: UnifiedLog) -> int | None:
     """Where the log starts; None where its first segment tells."""
     start = log.log_start_offset
-    return start if start > log.segments[0].base_offset or log.is_shortening else None
+    is_told = start == log.segments[0].base_offset and not log.is_shortening and not log.local.has_left_files
+    return None if is_told else start

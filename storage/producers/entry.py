@@ -6,6 +6,7 @@ batches that coordinators write have none).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..values import NO_TIMESTAMP
@@ -49,6 +50,7 @@ class ProducerStateEntry:
         "batches",
         "coordinator_epoch",
         "current_txn_first_offset",
+        "is_of_snapshot",
         "last_active_ms",
         "last_timestamp",
         "producer_epoch",
@@ -79,6 +81,8 @@ class ProducerStateEntry:
         self.batches = list(batches)
         self.last_active_ms = last_active_ms
         self.transaction_began_ms = last_active_ms
+        self.is_of_snapshot = False
+        """A snapshot told of it, which had forgotten all batches but one, and they were not looked for in the log since."""
 
     @property
     def last_sequence(self) -> int:
@@ -109,6 +113,10 @@ class ProducerStateEntry:
             del self.batches[0]
         self.batches.append(batch)
         self.last_timestamp = batch.timestamp
+
+    def remember(self, earlier: Sequence[BatchMetadata]) -> None:
+        """Batches that came right before those that are known, in order; no more than there is room for."""
+        self.batches[:0] = earlier
 
     def end_transaction(self, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
         """Note a transaction marker: the producer has no open transaction any more."""

@@ -136,6 +136,8 @@ class ProducerReplay:
                 error,
             )
             return
+        if not markers:
+            self._producers.drop_transaction(batch.producer_id)
         for record, marker in markers:
             if marker is None:
                 continue

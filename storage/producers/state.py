@@ -263,6 +263,15 @@ class ProducerStateManager:
         self.unreplicated[completed.first_offset] = completed.last_offset
         del self.ongoing[completed.first_offset]
 
+    def drop_transaction(self, producer_id: int) -> None:
+        """Note that the producer's open transaction, if it has one, has ended by a marker that cleaning has taken since, when all
+        that was in the transaction had gone.
+        """
+        entry = self._producers.get(producer_id)
+        if entry is not None and entry.current_txn_first_offset is not None:
+            self.ongoing.pop(entry.current_txn_first_offset, None)
+            entry.current_txn_first_offset = None
+
     @staticmethod
     def _check_epoch(entry: ProducerStateEntry, epoch: int, origin: AppendOrigin) -> None:
         if epoch < entry.producer_epoch and origin is not AppendOrigin.REPLICATION:
@@ -388,6 +397,17 @@ class ProducerStateManager:
         """Offsets of the snapshots, rising."""
         with self._snapshot_lock:
             return sorted(self._snapshots)
+
+    @property
+    def written_snapshots(self) -> set[int]:
+        """Offsets of those that are on disk."""
+        with self._snapshot_lock:
+            return {offset for offset, pending in self._snapshots.items() if pending is None}
+
+    def add_snapshot(self, offset: int) -> None:
+        """Note that one was written by somebody else."""
+        with self._snapshot_lock:
+            self._snapshots[offset] = None
 
     @property
     def latest_snapshot_offset(self) -> int | None:
@@ -552,6 +572,7 @@ class ProducerStateManager:
                 entry.transaction_began_ms = entry.last_active_ms
                 if self._is_expired(entry, now_ms):
                     continue
+                entry.is_of_snapshot = True
                 self._producers[entry.producer_id] = entry
                 if entry.current_txn_first_offset is not None:
                     ongoing[entry.current_txn_first_offset] = entry.producer_id

@@ -119,7 +119,7 @@ def parse_memory(content: bytes, directory: str) -> Memory:
         key = (_text(entry["topic"]), _number(entry["partition"]))
         path = f"{directory}/{key[0]}-{key[1]}"
         found = tuple(
-            ScrubDamage(*key, f"{path}/{_text(name)}", _number(position), rule, _text(detail), _number(found_ms))
+            ScrubDamage(*key, f"{path}/{_file_name(name)}", _number(position), rule, _text(detail), _number(found_ms))
             for name, position, rule, detail, found_ms in entry["found"]
             if rule in RULES
         )
@@ -154,6 +154,13 @@ def _number(value: object) -> int:
     if not -1 <= value < 1 << 63:
         raise ValueError("a number is out of range")
     return value
+
+
+def _file_name(value: object) -> str:
+    name = _text(value)
+    if "/" in name:
+        raise ValueError(f"{name!r} is a path, and no file of a log")
+    return name
 
 
 def _text(value: object) -> str:

@@ -164,6 +164,10 @@ class DirectoryScrub:
     def _is_live(self, entry: _Damaged) -> bool:
         return entry.identity is not None and self._is_there(entry.key, entry.base_offset, entry.identity)
 
+    def _is_still_known(self, entry: _Damaged) -> bool:
+        """False once its segment is gone. What has not been compared with the log since a restart stays until it is."""
+        return entry.identity is None or self._is_live(entry)
+
     def _is_there(self, key: TopicPartition, base_offset: int, identity: object) -> bool:
         """True if that very segment, or log, is still this directory's."""
         log = self._log(key)
@@ -294,7 +298,7 @@ class DirectoryScrub:
         self._damaged = tuple(
             entry
             for entry in self._damaged
-            if self._is_live(entry) and (not entry.mended_in or entry.mended_in == told.pass_number)
+            if self._is_still_known(entry) and (not entry.mended_in or entry.mended_in == told.pass_number)
         )
         if work or self._damaged or self._has_unsaved:
             self._save()
@@ -495,7 +499,7 @@ class DirectoryScrub:
                 rule = RULES[finding.rule]
                 place = finding.path if finding.position < 0 else f"{finding.path} at {finding.position}"
                 logger.warning("%s: %s (%s); %s", place, rule.meaning, finding.what, rule.remedy)
-        rest = [entry for entry in self._damaged if entry is not old and self._is_live(entry)]
+        rest = [entry for entry in self._damaged if entry is not old and self._is_still_known(entry)]
         if sum(len(entry.damage) for entry in rest) + len(damage) > MOST_DAMAGE:
             self._omitted += len(damage)
             self._damaged = tuple(rest)
@@ -522,23 +526,25 @@ class DirectoryScrub:
         """Look at damaged segments whose files have changed; forget those that are gone."""
         for entry in self._damaged:
             log = self._log(entry.key)
-            if log is None or (entry.identity is not None and not self._is_live(entry)):
+            if log is None or not self._is_still_known(entry):
                 self._damaged = tuple(other for other in self._damaged if other is not entry)
                 continue
             if entry.mended_in:
                 continue
-            if entry.base_offset == _LOG:
-                if stamp_of(self._fs, log.directory, self._log_file_names(log)) != entry.stamp or _is_refused(entry):
-                    yield self._read_log_files(entry.key)
-                continue
-            is_same = stamp_of(self._fs, log.directory, segment_files(entry.base_offset)) == entry.stamp
-            if is_same and not _is_refused(entry):
+            names = self._log_file_names(log) if entry.base_offset == _LOG else segment_files(entry.base_offset)
+            is_compared = entry.identity is not None and not _is_refused(entry)
+            if is_compared and stamp_of(self._fs, log.directory, names) == entry.stamp:
                 continue
             del log  # it may be deleted while the segment is read
+            if entry.base_offset == _LOG:
+                yield self._read_log_files(entry.key)
+                continue
             found = self._place(entry.key, entry.base_offset, entry.base_offset + 1)
             if found is not None:
                 yield from self._read_segment(entry.key, *found)
                 self._in_segment = 0
+            elif entry.identity is None:
+                self._damaged = tuple(other for other in self._damaged if other is not entry)
 
     # --- over restarts ---
 

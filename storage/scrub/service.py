@@ -175,11 +175,15 @@ class _Runner:
             if ticket is not self._ticket:
                 return
             self._task = self._ticket = None
-            self._is_running = True
             if self._scrub is None:
-                self._scrub = self._make()
+                try:
+                    self._scrub = self._make()
+                except BaseException:  # no descriptor for a module
+                    self._schedule(_RETRY_MS)
+                    raise
                 self._scrub.rate = self.rate
             scrub = self._scrub
+            self._is_running = True
         delay_ms: float = _RETRY_MS
         try:
             delay_ms = scrub.step()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..exceptions import CorruptIndexError, FileClosedError, StorageError
@@ -24,12 +25,16 @@ from ..values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
 from . import file_records
 from .file_records import BatchPosition
 from .files import LogDirectory, SegmentFiles
-from .names import DELETED_STAGE, LOG_SUFFIX, SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
+from .names import DELETED_STAGE, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
 if TYPE_CHECKING:
+    from ...protocol.records.record_batch import BatchHeader
     from ..io.filesystem import Buffer, File
 
 logger = logging.getLogger(__name__)
+
+_TAIL_ENTRIES = 64
+_TAIL_BATCHES = 5_000
 
 _HINTS = 64
 """Number of batch positions kept in memory (up to twice that): consumers at the tail ask for the last ones."""
@@ -70,7 +75,9 @@ class LogSegment:
         "_files",
         "_first_timestamp",
         "_is_active",
+        "_is_gone",
         "_largest",
+        "_largest_found",
         "_older_hints",
         "_pin",
         "_serial",
@@ -98,11 +105,14 @@ class LogSegment:
         self._files: SegmentFiles | None = None
         self._pin: _Pin | None = None
         self._is_active = False
+        self._is_gone = False
         self._serial = object()  # the cache's key: a successor at the same base offset is another segment
         self._bytes_since_index_entry = 0
         # None: not read from the files yet.
         self._first_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
         self._largest: TimestampOffset | None = TimestampOffset(NO_TIMESTAMP, base_offset) if size == 0 else None
+        # By readers, before the writer has: theirs may come late, when it has moved on.
+        self._largest_found: TimestampOffset | None = None
         self.hints: dict[int, int] = {}
         self._older_hints: dict[int, int] = {}
 
@@ -273,7 +283,7 @@ class LogSegment:
                 time_index.unseal()
             files = SegmentFiles(file, offset_index, time_index)
             if self._largest is None:
-                self._largest = self._read_largest(files)
+                self._largest = self._largest_found or self._read_largest(files)
             if self._first_timestamp is None:
                 self._first_timestamp = self._read_first_timestamp(files)
             # Bytes from the last entry to the end, so that a restart leaves no wider gap between entries.
@@ -299,13 +309,29 @@ class LogSegment:
 
     def acquire(self) -> SegmentFiles:
         """The segment's open files, with a lease for the caller."""
-        files = self._files
-        if files is not None:
+        while True:
+            files = self._files
+            if files is not None:
+                try:
+                    return files.retain()
+                except FileClosedError:
+                    pass  # rolled or closed this moment
             try:
-                return files.retain()
-            except FileClosedError:
-                pass  # rolled or closed this moment
-        return self._directory.cache.acquire(self._serial, self._open_for_read)
+                found = self._directory.cache.acquire(self._serial, self._open_for_read)
+            except FileNotFoundError:
+                if not self._is_pinned():
+                    raise
+                continue
+            if not self._is_pinned():
+                if self._is_gone:  # nobody else asks for it: it is closed, and its room free, with the last lease
+                    self._directory.cache.discard(self._serial)
+                return found
+            # Pinned since the look: what was opened may be the files that have got these names.
+            found.release()
+            self._directory.cache.discard(self._serial)
+
+    def _is_pinned(self) -> bool:
+        return self._pin is not None and self._files is not None
 
     def lease_file(self) -> File:
         """The open log file alone, with a lease for the caller."""
@@ -397,6 +423,25 @@ class LogSegment:
                 return entry.position
         return position
 
+    def headers_before(self, offset: int) -> list[BatchHeader]:
+        """Headers of the last batches below `offset`, in order, from some 64 index entries before it on. Empty where the index
+        is so thin that more than 5,000 would have to be read. RecordError where the log is damaged there.
+        """
+        files = self.acquire()
+        try:
+            size = self.size
+            found = self.find(offset, size)
+            end = size if found is None else found.position
+            try:
+                entries = files.offset_index.before_position(end, _TAIL_ENTRIES)
+            except FileNotFoundError:
+                entries = []
+            right = (entry.position for entry in reversed(entries) if file_records.is_right(files.file, entry))
+            headers = list(islice(file_records.read_headers(files.file, next(right, 0), end), _TAIL_BATCHES + 1))
+            return headers if len(headers) <= _TAIL_BATCHES else []
+        finally:
+            files.release()
+
     def is_warm(self, offset: int) -> bool:
         """True if a read at `offset` probably finds index and batch header in memory. Never blocks."""
         if self.hint(offset) is not None or self.size == 0:
@@ -446,11 +491,11 @@ class LogSegment:
 
     def largest_timestamp_so_far(self) -> TimestampOffset:
         """Largest timestamp of the records (-1: none has one), and the last offset of its batch."""
-        largest = self._largest
+        largest = self._largest or self._largest_found
         if largest is None:
             files = self.acquire()
             try:
-                largest = self._largest = self._read_largest(files)
+                largest = self._largest_found = self._read_largest(files)
             finally:
                 files.release()
         return largest
@@ -458,7 +503,8 @@ class LogSegment:
     @property
     def known_largest_timestamp(self) -> int:
         """Largest timestamp, if in memory; -1 if it would have to be read from the file. Never blocks."""
-        return NO_TIMESTAMP if self._largest is None else self._largest.timestamp
+        largest = self._largest or self._largest_found
+        return NO_TIMESTAMP if largest is None else largest.timestamp
 
     @property
     def known_first_timestamp(self) -> int:
@@ -556,6 +602,13 @@ class LogSegment:
         TransactionIndex(directory.file_system, path, self.base_offset).flush()
         self.indexes_synced = is_whole
 
+    def drop_time_index(self) -> None:
+        """Remove a time index that lacks its last entry, at a stop: the next load makes it anew. Blocks; OSError."""
+        self._directory.cache.discard(self._serial)
+        path = self._directory.file(self.base_offset, TIME_INDEX_SUFFIX)
+        self._directory.file_system.unlink(path, missing_ok=True)
+        self.indexes_synced = True
+
     def close(self) -> bool:
         """Trim log and indexes, as after a clean stop, and close the files. False when they were not open. Writer."""
         files = self._files
@@ -565,15 +618,17 @@ class LogSegment:
         self.abandon()
         return files is not None
 
-    def abandon(self) -> None:
-        """Close the files without touching them: the log is deleted, or its disk failed."""
+    def abandon(self, *, for_good: bool = False) -> None:
+        """Close the files without touching them: the log is deleted, or its disk failed. `for_good`: whoever opens them late, to
+        read on, closes them too."""
+        self._is_gone = self._is_gone or for_good
         self._close_files()
         self._directory.cache.discard(self._serial)
 
     def mark_deleted(self) -> list[str]:
         """Rename its files to `.deleted` and return their paths, to be unlinked after the delay. Leases stay valid."""
         directory = self._directory
-        self.abandon()
+        self.abandon(for_good=True)
         marked = []
         for suffix in SEGMENT_SUFFIXES:
             path = directory.file(self.base_offset, suffix)

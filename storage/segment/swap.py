@@ -20,7 +20,6 @@ the segment: `LogSegment.pin`. Their space is free when the last reader is done.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import StorageError
@@ -89,13 +88,23 @@ class SegmentSwap:
                 segment.unpin()
             raise
 
-    def discard(self) -> None:
-        """Remove the new files. Best effort: the next load deals with the rest."""
-        for cleaned in self._new:
-            for stage in (SWAP_STAGE, CLEANED_STAGE):
+    def discard(self) -> str | None:
+        """Remove the new files, as far as the disk lets: the next load deals with the rest. The path of one that stays and
+        that it will take for complete, whatever has become of the originals by then; None: there is none.
+        """
+        left = None
+        for stage in (SWAP_STAGE, CLEANED_STAGE):
+            if left is not None:
+                break  # a load drops a `.swap` beside which a `.cleaned` says that the swap was not complete
+            for cleaned in self._new:
                 for suffix in SEGMENT_SUFFIXES:
-                    with suppress(OSError):
-                        self._fs.unlink(self._directory.file(cleaned.base_offset, suffix, stage), missing_ok=True)
+                    path = self._directory.file(cleaned.base_offset, suffix, stage)
+                    try:
+                        self._fs.unlink(path, missing_ok=True)
+                    except OSError:
+                        if stage == SWAP_STAGE:
+                            left = path
+        return left
 
     def commit(self) -> None:
         """Steps 3 to 5. OSError: the next load completes the swap; nothing may be appended before."""

@@ -6,19 +6,23 @@ What Kafka's own share consumer makes of it is in tests/compat.
 from __future__ import annotations
 
 import gc
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from support.inside import services_of
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.share_client import ACCEPT, REJECT, RELEASE, RENEW, ShareClient
 from support.wire_client import WireClient
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
 from tidelog.broker.share.coordinator import ShareCoordinator
+from tidelog.broker.share.manager import SharePartitions
 from tidelog.broker.share.records import SharePartitionKey
-from tidelog.broker.share.sessions import TopicIdPartition
+from tidelog.broker.share.sessions import MemberKey, TopicIdPartition
 from tidelog.cli.groups import describe as describe_groups
 from tidelog.cli.groups import picture
 from tidelog.cli.support.kafka_client import KafkaClient
@@ -93,7 +97,7 @@ from tidelog.protocol.messages.share_acknowledge import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
 )
-from tidelog.protocol.messages.share_fetch import AcknowledgementBatch, ShareFetchRequest
+from tidelog.protocol.messages.share_fetch import AcknowledgementBatch, ForgottenTopic, ShareFetchRequest
 from tidelog.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tidelog.protocol.messages.write_share_group_state import PartitionData as WritePartition
@@ -104,6 +108,7 @@ from tidelog.protocol.messages.write_share_group_state import (
 )
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.log.unified_log import UnifiedLog
 from tidelog.testing import Broker
 
 TOPIC = "orders"
@@ -362,6 +367,30 @@ def test_others_have_their_turn_while_very_many_partitions_are_fetched_and_ackno
     assert ann.got == {}, "ann's are done with, and bob has the others"
 
 
+def test_others_have_their_turn_while_the_sessions_of_a_lost_connection_end(
+    world: World, wide: Callable[[str], ShareClient]
+) -> None:
+    ann, bob = wide("ann"), wide("bob")
+    for partition in range(WIDE):
+        world.produce(f"{partition}", topic="wide", partition=partition)
+    ann.fetch(max_records=WIDE)
+    services: Any = services_of(world.broker)
+    shares, loop = services.share.get(), services.loop
+    seen: list[int] = []
+
+    def look() -> None:
+        seen.append(shares.in_flight_records)
+        if seen[-1]:
+            loop.call_soon(look)
+
+    loop.call_soon_threadsafe(look)
+    ann.wire.socket.close()
+    until(lambda: bool(seen) and seen[-1] == 0, "what ann had is given back")
+    assert len(set(seen)) >= 1 + WIDE // SLICE_UNITS, "in one piece"
+    bob.fetch(max_records=WIDE)
+    assert len(bob.got) == WIDE
+
+
 def test_a_fetch_of_very_many_partitions_waits_for_records_or_its_time(
     world: World, wide: Callable[[str], ShareClient]
 ) -> None:
@@ -514,6 +543,41 @@ def test_where_a_group_begins(world: World) -> None:
     assert (late.values, by_time.values) == ({0: [b"new"]}, {0: [b"new"]}), "the first is a day old"
 
 
+def test_what_was_released_while_the_disk_was_full_is_given_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group's last session ended, and the group began at the log's end: nothing was kept that said where it was."""
+    ann = world.member("ann", "l")
+    ann.fetch()
+    world.produce("a", "b")
+    ann.fetch()
+    assert ann.got == {0: [(0, 1, 1)]}
+    with monkeypatch.context() as patch:
+
+        def is_full(*_: Any) -> None:
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, "the disk is full")
+
+        patch.setattr(ShareCoordinator, "write", is_full)
+        assert ann.fetch(epoch=-1).error_code == 0
+    bob = world.member("bob", "l")
+    bob.fetch()
+    assert bob.got == {0: [(0, 1, 2)]}
+    assert bob.acknowledge(0, 1, RELEASE) == 0
+    bob.fetch(epoch=-1)
+    assert not services_of(world.broker).share.get().partition_count, "it is kept"
+
+
+def add_to_transaction(world: World, producer: Any) -> None:
+    """Partition 0 is one of the transaction `tx`'s."""
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx",
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
+    )
+    world.admin.ask(request, 3, AddPartitionsToTxnResponse)
+
+
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_aborted_records_are_for_nobody_who_reads_what_is_committed(world: World, isolation: str) -> None:
     world.configure("g", "share.isolation.level", isolation)
@@ -523,14 +587,7 @@ def test_aborted_records_are_for_nobody_who_reads_what_is_committed(world: World
     producer = world.admin.ask(begun, 4, InitProducerIdResponse)
     ann = world.member("ann")
     for sequence, (value, is_committed) in enumerate((("lost", False), ("kept", True))):
-        added = AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id="tx",
-            v3_and_below_producer_id=producer.producer_id,
-            v3_and_below_producer_epoch=producer.producer_epoch,
-            v3_and_below_topics=[added],
-        )
-        world.admin.ask(request, 3, AddPartitionsToTxnResponse)
+        add_to_transaction(world, producer)
         world.produce(
             value,
             transactional_id="tx",
@@ -789,3 +846,153 @@ def test_the_persisters_own_requests(world: World) -> None:
     assert row(ask(delete, 0, DeleteShareGroupStateResponse)).error_code == 0
     assert row(ask(summary, 1, ReadShareGroupStateSummaryResponse)).start_offset == -1
     assert row(ask(read, 0, ReadShareGroupStateResponse)).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_records_of_a_member_whose_partitions_are_given_back_in_turns_outlive_the_groups_last_other_session(
+    world: World,
+) -> None:
+    """A connection with many partitions ends, and in the midst of that the other member's session: what was not given back
+    yet was forgotten, and the group began at the log's end."""
+    world.broker.create_topic("wide", WIDE)
+
+    def member(name: str, partitions: tuple[int, ...]) -> ShareClient:
+        client: ShareClient = world.opened(ShareClient(world.address, "l", name))
+        assert client.join("wide").error_code == 0
+        client.partitions = partitions
+        return client
+
+    ann, bob = member("ann", tuple(range(WIDE))), member("bob", (0,))
+    ann.fetch()
+    for partition in range(WIDE):
+        world.produce(f"{partition}", topic="wide", partition=partition)
+    ann.fetch(max_records=WIDE)
+    assert len(ann.got) == WIDE
+    bob.fetch()
+    services: Any = services_of(world.broker)
+    shares, loop = services.share.get(), services.loop
+    left: list[int] = []
+
+    def look() -> None:
+        if shares.sessions.get(MemberKey("l", "ann")) is not None:
+            loop.call_soon(look)
+            return
+        left.append(shares.in_flight_records)
+        shares.end_session(MemberKey("l", "bob"))
+
+    loop.call_soon_threadsafe(look)
+    ann.wire.socket.close()
+    until(lambda: bool(left), "bob's session ends in the midst of it")
+    cat = member("cat", tuple(range(WIDE)))
+    found: set[int] = set()
+    for _ in range(2):
+        cat.fetch(max_records=WIDE)
+        found |= cat.got.keys()
+    assert len(found) == WIDE, f"{left} were in flight"
+
+
+def test_records_of_a_partition_that_a_member_asks_for_no_more_outlive_the_groups_last_session(world: World) -> None:
+    ann = world.member("ann", "l")
+    ann.fetch()
+    world.produce("a", "b")
+    ann.fetch()
+    assert ann.got == {0: [(0, 1, 1)]}
+    ann.fetch(forgotten_topics_data=[ForgottenTopic(topic_id=ann.topic_id, partitions=[0])])
+    assert ann.fetch(epoch=-1).error_code == 0
+    bob = world.member("bob", "l")
+    bob.fetch()
+    assert [lot[:2] for lot in bob.got.get(0, [])] == [(0, 1)]
+
+
+def test_a_partition_whose_state_is_anothers_watches_its_locks_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time its locks ended, it was told so, was let go of, and set the timer again for the same locks: without end."""
+    calls: list[object] = []
+    expire_locks = SharePartitions.expire_locks
+
+    def counted(self: SharePartitions, held: Any) -> None:
+        calls.append(held)
+        expire_locks(self, held)
+
+    monkeypatch.setattr(SharePartitions, "expire_locks", counted)
+    world.produce("a", "b", "c")
+    ann = world.member("ann")
+    ann.fetch()
+    assert ann.got == {0: [(0, 2, 1)]}
+    anew = InitializePartition(partition=0, state_epoch=100, start_offset=1)
+    request = InitializeShareGroupStateRequest(
+        group_id="g", topics=[InitializeStateData(topic_id=ann.topic_id, partitions=[anew])]
+    )
+    answer = world.admin.ask(request, 0, InitializeShareGroupStateResponse)
+    assert answer.results[0].partitions[0].error_code == 0
+    threading.Thread(target=lambda: world.broker.clock.advance(milliseconds=LOCK_MS + 1), daemon=True).start()
+    until(lambda: bool(calls), "the locks end")
+    found = []
+    for _ in range(2):
+        ann.fetch()
+        found += ann.got.get(0, [])
+    assert found == [(1, 2, 1)]
+    assert len(calls) == 1
+
+
+def test_offsets_that_are_set_while_a_partition_is_loaded_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first offset was looked up by time meanwhile, and the state of before went with it."""
+    world.configure("g", "share.auto.offset.reset", "by_duration:PT1H")
+    world.produce("a", "b")
+    world.produce("c")
+    begun, goes_on = threading.Event(), threading.Event()
+    look_up = UnifiedLog.lookup_by_timestamp
+
+    def slow(self: UnifiedLog, *arguments: Any, **more: Any) -> Any:
+        begun.set()
+        assert goes_on.wait(PATIENCE_S)
+        return look_up(self, *arguments, **more)
+
+    monkeypatch.setattr(UnifiedLog, "lookup_by_timestamp", slow)
+    ann = world.member("ann")
+
+    def ask() -> None:
+        with suppress(OSError, EOFError, AssertionError):
+            ann.fetch()
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    assert begun.wait(PATIENCE_S)
+    other = world.opened(ShareClient(world.address, "g", "ann"))
+    other.topic_id = ann.topic_id
+    assert other.heartbeat(-1).error_code == 0
+    ann.wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+    ann.wire.socket.close()
+    shares = services_of(world.broker).share.get()
+    until(lambda: shares.sessions.get(MemberKey("g", "ann")) is None, "ann's session ends")
+    assert alter(world, 2).responses[0].partitions[0].error_code == 0
+    goes_on.set()
+    thread.join(PATIENCE_S)
+    bob = world.member("bob")
+    bob.fetch()
+    assert [lot[:2] for lot in bob.got[0]] == [(2, 2)]
+
+
+def test_a_long_stretch_of_aborted_records_is_passed_over_at_once(world: World) -> None:
+    """A fetch that had passed over as many as may be in flight waited for news, though there were more behind them."""
+    world.configure("g", "share.isolation.level", "read_committed")
+    world.configure("g", "share.partition.max.record.locks", "100")
+    world.admin.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 6, FindCoordinatorResponse)
+    begin = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
+    producer = world.admin.ask(begin, 4, InitProducerIdResponse)
+    mine = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+    sequence = 0
+    for values in (*[["lost"] * 100] * 10, ["kept"]):
+        if not sequence or values == ["kept"]:
+            add_to_transaction(world, producer)
+        world.produce(*values, transactional_id="tx", base_sequence=sequence, is_transactional=True, **mine)
+        sequence += len(values)
+        if sequence >= 1000:
+            end = EndTxnRequest(transactional_id="tx", committed=values == ["kept"], **mine)
+            assert world.admin.ask(end, 3, EndTxnResponse).error_code == 0
+    ann = world.member("ann")
+    for _ in range(20):
+        ann.fetch(max_wait_ms=30_000)  # by a clock that nobody moves: it is answered at once, or never
+        if ann.values.get(0) == [b"kept"]:
+            return
+    raise AssertionError(ann.values)

@@ -29,6 +29,8 @@ SETTINGS: dict[str, str] = {
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "sasl.enabled.mechanisms": "PLAIN",
+    # Their records are years old: a retention that comes in the midst of it would take them.
+    "log.retention.ms": "-1",
     # No member goes while others are asked about it.
     **{
         f"group.{kind}.{most}session.timeout.ms": "3600000"

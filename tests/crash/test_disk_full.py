@@ -9,13 +9,15 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
 from support.fake_filesystem import Operation
-from support.logs import ROOT, START_MS, World, append, read_records, values_of
+from support.logs import ROOT, START_MS, World, append, batch, read_records, values_of
 from tidelog.storage.exceptions import StorageError
 from tidelog.storage.inspect.verify import verify
+from tidelog.storage.log.unified_log import UnifiedLog
 
 NO_ROOM = pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT], ids=["ENOSPC", "EDQUOT"])
 TAKES_ROOM = frozenset(("append", "create", "resize", "reserve", "mkdir", "rename"))
@@ -217,15 +219,27 @@ def no_room_for_the_first_time_index(number: int) -> Callable[[Operation], OSErr
     return rule
 
 
+def of_two_times(world: World) -> UnifiedLog:
+    """The log, with a record at 0 and one of 10 ms later at 1: the time index has the second one at its end alone."""
+    log = world.log()
+    append(log, b"early")
+    world.time.advance(milliseconds=10)
+    append(log, b"late", timestamp=START_MS + 10)
+    return log
+
+
+def check_later_is_found(world: World) -> None:
+    found = world.log().lookup_by_timestamp(START_MS + 10)
+    assert found is not None
+    assert found.offset == 1
+
+
 @NO_ROOM
 def test_an_index_that_a_full_disk_left_short_is_whole_after_a_start(number: int) -> None:
     """Found by the simulator (seed 104): the recovery point passed such a segment, whose index a start then believed."""
     world = World()
     world.start(**SETTINGS)
-    log = world.log()
-    append(log, b"early")
-    world.time.advance(milliseconds=10)
-    append(log, b"late", timestamp=START_MS + 10)
+    log = of_two_times(world)
     world.fake.fail_when(no_room_for_the_first_time_index(number))
     log.roll()
     assert log.flush() == 2, "what waits for the sync waits for no index"
@@ -234,9 +248,34 @@ def test_an_index_that_a_full_disk_left_short_is_whole_after_a_start(number: int
     world.fake.fail_when(None)
     world.kill()
     world.start(**SETTINGS)
-    found = world.log().lookup_by_timestamp(START_MS + 10)
-    assert found is not None
-    assert found.offset == 1
+    check_later_is_found(world)
+
+
+@NO_ROOM
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_an_index_that_a_full_disk_left_short_where_all_was_synced_before_is_whole_after_a_start(
+    number: int, is_clean: bool
+) -> None:
+    """The recovery point stood at the segment's end already, where the snapshot of the roll says that indexes are durable."""
+    world = World()
+    world.start(**SETTINGS)
+    log = of_two_times(world)
+    log.flush()
+    world.fake.fail_when(no_room_for_the_first_time_index(number))
+    log.roll()
+    log.flush_rolled()
+    if not is_clean:
+        append(log, b"later", timestamp=START_MS + 20)
+        log.flush()
+    assert log.recovery_point == 2
+    world.manager.checkpoint_recovery_points()
+    if is_clean:
+        world.stop()
+    world.fake.fail_when(None)
+    if not is_clean:
+        world.kill()
+    world.start(**SETTINGS)
+    check_later_is_found(world)
 
 
 @NO_ROOM
@@ -254,3 +293,75 @@ def test_an_index_that_a_full_disk_left_short_is_completed_when_there_is_room(nu
     world.cut_power(1)
     world.start(**SETTINGS)
     assert world.log().lookup_by_timestamp(START_MS) is not None
+
+
+@NO_ROOM
+def test_the_active_segments_index_that_a_full_disk_left_short_at_a_stop_is_whole_after_a_start(number: int) -> None:
+    world = World()
+    world.start(**SETTINGS)
+    of_two_times(world)
+    world.fake.fail_when(no_room_for_the_first_time_index(number))
+    world.stop()
+    world.fake.fail_when(None)
+    world.start(**SETTINGS)
+    check_later_is_found(world)
+
+
+@NO_ROOM
+def test_an_index_that_a_full_disk_left_short_is_completed_where_the_log_moves_to(number: int) -> None:
+    """Which is what one does about a full disk."""
+    full, other = "/data1", "/data2"
+    world = World(directories=(full, other))
+    world.start()
+    log = world.log()
+    if log.directory.startswith(other):
+        full, other = other, full
+    of_two_times(world)
+    no_room = no_room_for_the_first_time_index(number)
+    world.fake.fail_when(lambda operation: no_room(operation) if operation.path.startswith(full) else None)
+    log.roll()
+    world.time.advance(milliseconds=10)
+    append(log, b"later", timestamp=START_MS + 20)
+    move = world.manager.new_move("t", 0, other)
+    move.begin()
+    move.copy(lambda _bytes: None)
+    move.commit()
+    world.manager.end_move(move)
+    world.fake.fail_when(None)
+    world.stop()
+    world.start()
+    check_later_is_found(world)
+
+
+@NO_ROOM
+@pytest.mark.parametrize("what", [".snapshot", "leader-epoch-checkpoint", "/00000000000000000000.timeindex"])
+def test_a_producer_whose_snapshot_a_full_disk_refused_is_known_after_retention_and_a_kill(
+    number: int, what: str
+) -> None:
+    """A roll's snapshot is not written where its index, or the epochs, are not either; retention took what else told of it."""
+    world = World()
+    world.start(retention_ms=1000)
+    log = world.log("t2")
+    append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=0, base_sequence=0)
+
+    def rule(operation: Operation) -> OSError | None:
+        is_it = what in operation.path and operation.kind in TAKES_ROOM
+        return OSError(number, os.strerror(number)) if is_it else None
+
+    world.fake.fail_when(rule)
+    log.roll()
+    for _ in range(3):
+        with suppress(OSError, StorageError):
+            world.time.advance(0)  # the roll's flush
+    world.fake.heal()
+    log.flush()
+    world.time.advance(milliseconds=100)
+    append(log, "other", timestamp=START_MS)
+    log.flush()
+    assert log.failure is None
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    world.kill()
+    world.start()
+    again = batch("a", producer_id=7, producer_epoch=0, base_sequence=0)
+    info = world.log("t2").append_as_leader(again, 0, len(again))
+    assert (info.first_offset, info.duplicate) == (0, True)

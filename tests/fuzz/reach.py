@@ -44,6 +44,7 @@ NOT_REACHED = {
     "backup/store/files.py:FileStore._explained": "the errors of a block",
     "backup/store/limited.py:Limited.read": "bytes by their key",
     "backup/store/memory.py:MemoryStore.read": "the same",
+    "pipeline/jobs/hadoop.py:HadoopFiles.read": "bytes by their key",
     "cleaner/process/walker.py:_Conversation._push": "writes",
     "testing/scheduled.py:ScheduledDispatcher.dispatch": "hands requests on to the dispatcher, which targets feed",
     "storage/index/index_file.py:IndexFile._load_last": "abstract: each index has its own",

@@ -46,6 +46,14 @@ MUTATIONS = [
         (f"{DRILLS}::test_a_pinned_cut_stays_whole_until_its_pin_goes",),
     ),
     Mutation(
+        "backup/latest-time-is-now",
+        "backup/upkeep/sweep.py",
+        "    now_ms = min(max(cuts)[1], here_ms)",
+        "    now_ms = max(at_ms for _, at_ms in cuts)",
+        "A store whose clock was ahead at one cut has all others swept.",
+        (f"{CUTS}::test_a_clock_that_was_ahead_for_one_cut_costs_no_other_cut",),
+    ),
+    Mutation(
         "backup/pins-for-ever",
         "backup/upkeep/sweep.py",
         "    garbage = [pin.key for pin in held if now_ms - pin.modified_ms > PIN_MS]\n",

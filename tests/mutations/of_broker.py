@@ -11,6 +11,7 @@ CONNECTION_STATE = "tests/unit/broker/network/test_connection_state.py"
 COORDINATOR_RUNTIME = "tests/unit/broker/coordinator/test_runtime.py"
 LAZY = "tests/unit/broker/runtime/test_lazy.py"
 PARTITION = "tests/unit/broker/partitions/test_partition.py"
+PRODUCE = "tests/unit/broker/apis/test_produce.py"
 SHARE = "tests/unit/broker/share/test_coordinator.py"
 STATES = "tests/unit/broker/transactions/test_states.py"
 COORDINATOR = "tests/unit/broker/transactions/test_coordinator.py"
@@ -308,6 +309,14 @@ MUTATIONS = [
         "    return",
         "A producer whose epoch was raised by another goes on with its transaction.",
         (STATES,),
+    ),
+    Mutation(
+        "broker/late-batch-of-ended-transaction",
+        "broker/partitions/conversion_thread.py",
+        "                if check_again is not None:\n                    check_again(partition, data)\n                info =",
+        "                info =",
+        "A batch that a thread looked at is appended behind the abort of its transaction, and begins another.",
+        (PRODUCE,),
     ),
     Mutation(
         "broker/markers-of-undurable-decision",

@@ -13,6 +13,30 @@ PROCESS = "tests/unit/cleaner/process/test_walker.py"
 
 MUTATIONS = [
     Mutation(
+        "cleaner/claims-what-was-cleaned-since-the-look",
+        "cleaner/cleaner_manager.py",
+        " or (passes is not None and state.passes != passes):",
+        ":",
+        "A pass over what another thread has cleaned since it was looked at takes the checkpoint back.",
+        (f"{MANAGER}::test_a_log_that_another_thread_has_cleaned_since_the_look_is_not_claimed",),
+    ),
+    Mutation(
+        "cleaner/resets-what-was-set-right",
+        "cleaner/cleaner_manager.py",
+        "            if state.in_work or state.checkpoint != checkpoint:  # another thread was faster\n",
+        "            if state.in_work:\n",
+        "A checkpoint that another thread has set right since the look is reset to the log's start.",
+        (f"{MANAGER}::test_a_checkpoint_that_another_thread_has_set_right_is_not_reset",),
+    ),
+    Mutation(
+        "cleaner/a-deleted-log-takes-its-successors-state",
+        "cleaner/cleaner_manager.py",
+        "                if state is not None and self._logs.get(*key) is state.log:\n",
+        "                if False:\n",
+        "A request that has waited for a log which was deleted and made anew lets two threads clean the new one at once.",
+        (f"{MANAGER}::test_a_look_at_a_deleted_log_takes_nothing_from_the_one_that_has_its_name_now",),
+    ),
+    Mutation(
         "cleaner/checkpoint-of-a-deleted-log",
         "storage/manager/log_manager.py",
         "                self.forget_cleaned(home.directory.path, key)\n",

@@ -17,6 +17,10 @@ SEGMENT_SWAP = "tests/unit/storage/segment/test_swap.py"
 DELETION_POLICY = "tests/unit/storage/test_deletion_policy.py"
 RETENTION_HISTORY = "tests/unit/storage/retention/test_history.py"
 LEDGER_KEEPER = "tests/unit/storage/ledger/test_keeper.py"
+LEFT_SHORT = (
+    "tests/crash/test_disk_full.py"
+    "::test_an_index_that_a_full_disk_left_short_where_all_was_synced_before_is_whole_after_a_start"
+)
 
 MUTATIONS = [
     Mutation(
@@ -82,6 +86,75 @@ MUTATIONS = [
         "target",
         "The recovery point passes a segment whose time index a full disk left short.",
         ("tests/crash/test_disk_full.py::test_an_index_that_a_full_disk_left_short_is_whole_after_a_start",),
+    ),
+    Mutation(
+        "log/deleted-start-not-kept-while-the-list-is-ahead",
+        "storage/log/retention_executor.py",
+        "                    log.is_shortening = True\n",
+        "                    pass\n",
+        "A checkpoint between the list and the names leaves out a start that DeleteRecords has promised.",
+        (
+            f"{UNIFIED_LOG}"
+            "::test_what_delete_records_took_stays_in_a_checkpoint_that_comes_before_its_files_are_renamed",
+        ),
+    ),
+    Mutation(
+        "log/late-reader-keeps-deleted-files-open",
+        "storage/segment/log_segment.py",
+        "                if self._is_gone:  # nobody",
+        "                if False:  # nobody",
+        "Who opens the files of a deleted segment late leaves them in the cache: the disk's room stays taken.",
+        (f"{UNIFIED_LOG}::test_who_opens_files_late_that_are_deleted_does_not_keep_them_open",),
+    ),
+    Mutation(
+        "log/opens-what-has-got-its-names",
+        "storage/segment/log_segment.py",
+        "            if not self._is_pinned():\n                if self._is_gone:",
+        "            if True:\n                if self._is_gone:",
+        "Who is about to open a segment's files when others get their names reads those, at the old positions.",
+        (f"{SEGMENT_SWAP}::test_who_is_about_to_open_the_files_at_a_swap_reads_the_old_ones",),
+    ),
+    Mutation(
+        "log/finds-no-file-of-what-was-merged",
+        "storage/segment/log_segment.py",
+        "                if not self._is_pinned():\n                    raise\n",
+        "                raise\n",
+        "Who is about to open a segment that a swap merges into the one before is told that the disk has failed.",
+        (f"{SEGMENT_SWAP}::test_who_is_about_to_open_the_files_at_a_swap_reads_the_old_ones",),
+    ),
+    Mutation(
+        "log/recovered-index-not-durable-at-a-stop",
+        "storage/log/local_log.py",
+        "if active.close() or changed or not active.indexes_synced:",
+        "if active.close() or changed:",
+        "The index that recovery has made is not synced by a clean stop that no append came before.",
+        (
+            "tests/crash/test_recovery.py::test_indexes_that_recovery_made_are_durable_after_a_stop_that_nothing_came_before",
+        ),
+    ),
+    Mutation(
+        "log/late-reader-takes-the-largest-timestamp-back",
+        "storage/segment/log_segment.py",
+        "                largest = self._largest_found = self._read_largest(files)\n",
+        "                largest = self._largest = self._read_largest(files)\n",
+        "A look-up by time at the first append after a start forgets the record's timestamp: retention takes it too early.",
+        (f"{UNIFIED_LOG}::test_who_reads_the_largest_timestamp_while_the_first_record_comes_does_not_take_it_back",),
+    ),
+    Mutation(
+        "log/snapshot-says-a-short-index-is-durable",
+        "storage/log/unified_log.py",
+        "                if snapshot.offset > whole:\n",
+        "                if False:\n",
+        "The snapshot of a roll says that the index before it is durable, which a full disk left short.",
+        (LEFT_SHORT,),
+    ),
+    Mutation(
+        "log/short-index-stays-at-a-stop",
+        "storage/log/local_log.py",
+        "                segment.drop_time_index()\n",
+        "                pass\n",
+        "A clean stop leaves a time index without its last entry, which the next start believes.",
+        (LEFT_SHORT,),
     ),
     Mutation(
         "log/aborted-not-pinned-for-a-swap",
@@ -165,6 +238,14 @@ MUTATIONS = [
         "",
         "A fetch of the end of a closed segment waits for more to be added to it.",
         (BOTH_ENDS,),
+    ),
+    Mutation(
+        "log/half-way-left-out-of-checkpoints",
+        "storage/manager/move.py",
+        "                    if not self.is_half_way:",
+        "                    if True:",
+        "What DeleteRecords took comes back where a disk stops a move half way.",
+        (f"{MOVE}::test_what_was_deleted_stays_so_where_a_move_stops_half_way",),
     ),
     Mutation(
         "log/deletion-not-durable",
@@ -323,10 +404,60 @@ MUTATIONS = [
     Mutation(
         "log/snapshot-of-failed-roll",
         "storage/log/unified_log.py",
-        "                if snapshot is not None:\n                    self.producers.withdraw_snapshot(snapshot)\n",
+        "                for snapshot in snapshots:\n                    self.producers.withdraw_snapshot(snapshot)\n",
         "                pass\n",
         "A snapshot that was never written counts as the newest one after a roll's flush failed.",
         (f"{UNIFIED_LOG}::test_a_snapshot_that_a_full_disk_kept_from_being_written_is_written_by_the_stop",),
+    ),
+    Mutation(
+        "log/retention-before-snapshot",
+        "storage/log/retention_executor.py",
+        "            _keep_producers(log, deletions[-1].next_base_offset)\n",
+        "",
+        "Retention takes the records before the snapshot of a roll is written: a kill forgets their producers.",
+        (f"{UNIFIED_LOG}::test_a_producer_is_known_after_a_kill_that_comes_right_after_retention[before]",),
+    ),
+    Mutation(
+        "log/no-snapshot-where-retention-ends",
+        "storage/log/retention_executor.py",
+        "        log.keep_snapshot_at(end)\n",
+        "",
+        "Retention takes what alone tells of a producer, where a kill has kept the snapshot of a roll from being written.",
+        (f"{UNIFIED_LOG}::test_a_producer_whose_snapshot_a_kill_prevented_is_known_after_retention_and_another_kill",),
+    ),
+    Mutation(
+        "log/gap-behind-left-files",
+        "storage/log/retention_executor.py",
+        "        return  # a gap behind",
+        "        pass  # a gap behind",
+        "A segment is renamed behind files that have stayed, though no checkpoint says where the log starts.",
+        (f"{UNIFIED_LOG}::test_a_segment_that_goes_after_others_have_stayed_leaves_no_gap_behind_them",),
+    ),
+    Mutation(
+        "log/failed-roll-stays",
+        "storage/log/local_log.py",
+        "                if suffix == LOG_SUFFIX:\n",
+        "                if False:\n",
+        "A roll of which a file stays does not end the appends: they go beyond its base offset.",
+        (f"{UNIFIED_LOG}::test_a_roll_of_which_a_file_stays_is_the_last_append_before_a_restart",),
+    ),
+    Mutation(
+        "log/failed-swap-stays",
+        "storage/log/local_log.py",
+        "                if left is None:\n",
+        "                if True:\n",
+        "A swap of which a .swap stays does not end changes: the next start puts it in the place of newer files.",
+        (f"{SEGMENT_SWAP}::test_a_failed_swap_of_which_a_file_stays_is_the_last_change_before_a_restart",),
+    ),
+    Mutation(
+        "log/no-recall-of-batches",
+        "storage/log/unified_log.py",
+        "                if not self._recalls_batches_of(batch.producer_id):\n",
+        "                if True:\n",
+        "Batches before a producer's last one are out of order after a restart.",
+        (
+            f"{UNIFIED_LOG}::test_batches_that_were_under_way_when_the_daemon_ended_are_known_though_a_snapshot_has_the_last_alone[stop]",
+        ),
     ),
     Mutation(
         "log/indexes-at-clean-stop",
@@ -389,28 +520,39 @@ MUTATIONS = [
     Mutation(
         "log/retention-before-checkpoint",
         "storage/log/retention_executor.py",
-        "    log.is_shortening = True\n    log.save_start_offset()\n",
-        "    log.is_shortening = True\n",
+        "    log.is_shortening = True\n    if not log.save_start_offset() and log.local.has_left_files:\n",
+        "    log.is_shortening = True\n    if False:\n",
         "Many segments go before the log start offset is on disk.",
         (f"{BOTH_ENDS}::test_before_many_segments_go_the_new_start_of_the_log_is_on_disk",),
     ),
     Mutation(
         "log/retention-of-aborted-records",
         "storage/log/retention_executor.py",
-        "        if len(doomed) == 1 and not is_promised and not local.has_aborted(doomed[0]):",
-        "        if len(doomed) == 1 and not is_promised:",
+        "        is_safe = is_durable and not (is_promised or local.has_left_files or local.has_aborted(doomed[0]))",
+        "        is_safe = is_durable and not (is_promised or local.has_left_files)",
         "A segment goes before the log start offset is on disk, though it has the only word that its records are aborted.",
         (BOTH_ENDS, LIVE_TRANSACTIONS, LEDGER_KEEPER),
     ),
     Mutation(
-        "log/retention-of-what-was-promised",
+        "log/retention-before-names-are-durable",
         "storage/log/retention_executor.py",
-        "        if len(doomed) == 1 and not is_promised and not local.has_aborted(doomed[0]):",
-        "        if len(doomed) == 1 and not local.has_aborted(doomed[0]):",
-        "The one segment that DeleteRecords took comes back with a power cut, since the log's start has left the checkpoint.",
+        "        is_safe = is_durable and not (is_promised or local.has_left_files or local.has_aborted(doomed[0]))",
+        "        is_safe = not (is_promised or local.has_left_files or local.has_aborted(doomed[0]))",
+        "The only segment goes before the next one's name is durable: a power cut takes both, and offsets are given again.",
         (
             "tests/unit/storage/log/test_unified_log.py"
-            "::test_what_delete_records_took_does_not_come_back_when_one_segment_goes",
+            "::test_offsets_are_not_given_again_where_a_power_cut_takes_the_names_of_a_roll_and_a_deletion",
+        ),
+    ),
+    Mutation(
+        "log/recovery-believes-any-offset",
+        "storage/log/recovery.py",
+        "found.base_offset - scanner.next_offset > _NO_GAP",
+        "found.base_offset < 0",
+        "A batch that lost its offset to a power cut is split off into a segment, and the log goes on there.",
+        (
+            "tests/unit/storage/log/test_recovery.py"
+            "::test_a_batch_that_lost_the_sector_of_its_offset_is_no_segment_of_its_own",
         ),
     ),
     Mutation(

@@ -85,7 +85,7 @@ MUTATIONS = [
     Mutation(
         "recovery/clean-stop-of-a-failed-log",
         "storage/log/local_log.py",
-        "            if self.failure is not None:\n                raise self.failure\n            changed =",
+        "            if self.failure is not None:\n                raise raised_again(self.failure)\n            changed =",
         "            changed =",
         "A log that has failed is closed as if it had not, and the next start looks at nothing.",
         (f"{LOG_MANAGER}::test_a_log_that_has_failed_leaves_its_directory_without_the_mark_of_a_clean_stop",),

@@ -46,8 +46,8 @@ MUTATIONS = [
     Mutation(
         "scrub/rights-that-come-back-unnoticed",
         "storage/scrub/pass_over.py",
-        "            if is_same and not _is_refused(entry):",
-        "            if is_same:",
+        "            is_compared = entry.identity is not None and not _is_refused(entry)\n",
+        "            is_compared = entry.identity is not None\n",
         "A file whose rights were given back is told as damaged for another pass.",
         (f"{PASS_OVER}::test_a_file_that_may_be_read_again_is_looked_at_again",),
     ),

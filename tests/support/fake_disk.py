@@ -262,7 +262,7 @@ class KeepRandom:
         if rng.random() < 0.5:
             # The size is metadata: it may have made it with none of the data.
             sizes = [piece.offset + len(piece.data or b"") for piece in pieces]
-            size = rng.choice(sizes)
+            size = rng.choice(sizes) if sizes else 0  # what was changed is an empty stretch
             if size > len(data):
                 data.extend(bytes(size - len(data)))
         # Beyond what was durable, a lost sector holds zeros or whatever the blocks held before.

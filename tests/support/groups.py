@@ -94,6 +94,12 @@ class MemoryCoordinatorLog:
     def epoch(self, partition: int) -> int:
         return 0
 
+    def sync_again(self, partition: int) -> asyncio.Future[None] | None:
+        """What was not durable is with the next `sync`."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        self.unsynced.append(future)
+        return future
+
     def end_offset(self, partition: int) -> int:
         return sum(len(batch.records) for batch in self.batches[partition])
 

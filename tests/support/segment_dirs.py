@@ -38,5 +38,15 @@ def write_log(directory: Path, segments: Sequence[Sequence[bytes]], *, index_int
         end = max(header.last_offset for header in iterate_batches(batches[-1])) + 1  # plain messages are several
 
 
+def write_segment_into(old: Path, base_offset: int, batches: Sequence[bytes]) -> None:
+    """A segment whose file has the inode of `old`, which is gone: file systems give an inode that is free to the next file."""
+    directory = old.parent
+    old.rename(directory / "free")
+    write_segment(directory, base_offset, batches)
+    path = directory / file_name(base_offset, LOG_SUFFIX)
+    (directory / "free").write_bytes(path.read_bytes())
+    os.replace(directory / "free", path)
+
+
 def write_checkpoint(path: Path, offsets: dict[tuple[str, int], int]) -> None:
     path.write_bytes(format_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]))

@@ -97,7 +97,7 @@ class HeartbeatGroups:
         does, what `decide` raises, and what the write says; nothing has changed then."""
         shard = self._shards.find(group_id)
         outcome = decide(shard.groups.get(group_id), self._time.milliseconds())
-        unsynced = self.carry_out(shard, group_id, outcome, kind) or shard.unsynced
+        unsynced = self.carry_out(shard, group_id, outcome, kind) or self._shards.unsynced_of(shard)
         return outcome.answer if unsynced is None else when_durable(unsynced, outcome.answer)
 
     def read(self, group_id: str) -> Group | None:

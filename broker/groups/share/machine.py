@@ -93,8 +93,9 @@ class Machine:
         if is_rebalance or group.image_seen != self._topics.changes:
             digest = metadata_hash(names, self._topics)
             is_rebalance = is_rebalance or digest != group.metadata_hash
-            group.image_seen = self._topics.changes
-            if is_rebalance:
+            if not is_rebalance:
+                group.image_seen = self._topics.changes
+            else:  # compared once more by the next heartbeat: these records may not be written
                 epoch += 1
                 records.append(share_records.epoch_record(group.group_id, epoch, digest))
         target_epoch, target = group.assignment_epoch, group.target.get(member.member_id, {})

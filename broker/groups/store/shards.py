@@ -74,6 +74,10 @@ class Shards:
         if unsynced is not None:
             keep_unsynced(shard, unsynced)
 
+    def unsynced_of(self, shard: Shard) -> Unsynced:
+        """As `CoordinatorRuntime.unsynced_of`: what readers of the shard's offsets have to wait for."""
+        return self._runtime.unsynced_of(shard, shard)
+
     def remove_offsets(self, shard: Shard, group_id: str, partitions: Sequence[tuple[str, int]]) -> Unsynced:
         """Tombstones, then the offsets are gone from memory too. As `append`; batches before a failed one stay."""
         unsynced = None

@@ -25,11 +25,12 @@ def run(options: Any) -> int:
     """Prints; 1 if a kept cut is damaged, else 0."""
     from ....backup.upkeep.retention import keep_of
     from ....backup.upkeep.sweep import sweep
+    from ....storage.clock import SystemTime
     from ...support.output import plural
 
     keep = keep_of(configured(options))
     with opened(options) as store:
-        swept = sweep(store, keep, is_rehearsal=options.dry_run)
+        swept = sweep(store, keep, SystemTime().milliseconds(), is_rehearsal=options.dry_run)
     verb = "would remove" if options.dry_run else "removed"
     print(
         f"{verb} {plural(swept.deleted_cuts, 'cut')} and {plural(swept.deleted_objects, 'object')} with "

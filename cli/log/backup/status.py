@@ -59,8 +59,8 @@ def _of_store(options: Any, content: dict[str, Any], lines: list[str]) -> bool:
     with opened(options) as store:
         catalog = Catalog(store)
         cut = catalog.newest()
-        drills = recorded(store)
-    now_ms = SystemTime().milliseconds()
+        now_ms = SystemTime().milliseconds()
+        drills = recorded(store, now_ms)
     age_s = max(0, now_ms - cut.header.taken_ms) / 1000
     content |= {
         "store": store.name,

@@ -337,6 +337,7 @@ def scrub_memories() -> Iterator[bytes]:
     names = b'"topic":"t","partition":0,"base":0,"stamp":[[1,2,3],null]'
     found = b'"found":[["00000000000000000000.log",4,"batch-crc","x",6]]'
     yield head + b'"at":["t",0,3],"damage":[{' + names + b"," + found + b"}]}"
+    yield head + b'"at":["t",0,3],"damage":[{' + names + b"," + found.replace(b"0.log", b"/.log") + b"}]}"
     yield head + b'"at":null,"total":9,"omitted":1,"damage":[]}'
     yield b"[]"
     yield b"7"

@@ -257,6 +257,7 @@ def commit_token(data: bytes) -> None:
 def offsets() -> Iterator[bytes]:
     yield b'{"orders":{"0":23,"1":345}}'
     yield b'{"orders":{"0":23},"topic ids":{"orders":"WSaPqH3DTKKfkASHybcnlA"}}'
+    yield b'{"orders":{"0":23},"first offsets":{"orders":{"0":20}}}'
     yield b'{"orders":{"0":1e999}}'
     yield b'{"orders":{"x":[]}}'
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from support.backups import RESTORED, BackedUpWorld, RestoredWorld, check_cut, restored, seen
 from support.cleaning import Producer, aborted_transactions, put
 from support.mock_time import MockTime
-from tidelog.backup.cut import pack
+from support.patience import PATIENCE_S
+from tidelog.backup.cut import pack, reading
 from tidelog.backup.cut.reading import SegmentGone
 from tidelog.backup.cut.writer import CutWriter, FencedError, Identity, OthersBackupError, VoidCut
 from tidelog.backup.formats.keys import BASES, CUTS, PACKS, SEGMENTS, cut_key
@@ -222,6 +224,32 @@ def test_a_partition_that_cannot_be_read_holds_back_alone_and_says_so(world: Bac
     check_cut(world.store, number, world.models[number], world.time)
 
 
+def test_a_topic_that_is_deleted_while_it_holds_back_leaves_the_backup_up_to_date(world: BackedUpWorld) -> None:
+    """No cut ever had it, so it is none of those that are gone since the last one."""
+    world.cut()
+    put(world.log("fresh"), "k", "v", timestamp=world.time.milliseconds())
+    lease = pack.lease
+
+    def fails(log: UnifiedLog, segment: LogSegment) -> Any:
+        if log.topic == "fresh":
+            raise OSError(5, "Input/output error")
+        return lease(log, segment)
+
+    progress = world.writer.progress
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pack, "lease", fails)
+        world.cut()
+        assert [held[0] for held in progress.held] == ["fresh"]
+        assert progress.covered_ms < progress.taken_ms
+        world.cut()
+        assert [held[0] for held in progress.held] == ["fresh"], "it is still there"
+        world.manager.delete("fresh", 0)
+        put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
+        world.cut()
+    assert progress.held == ()
+    assert progress.covered_ms == progress.taken_ms
+
+
 def test_a_partition_whose_segments_go_each_time_holds_back_alone(world: BackedUpWorld) -> None:
     """The cleaner, or retention, may be as fast as the backup for as long as it likes: other partitions do not wait for that."""
     world.cut()
@@ -260,6 +288,29 @@ def test_a_partition_whose_segments_go_each_time_holds_back_alone(world: BackedU
     number = world.cut()
     assert not Catalog(world.store).cut(number).held
     check_cut(world.store, number, world.models[number], world.time)
+
+
+def test_a_disk_that_answers_too_late_leaves_no_segment_open(
+    world: BackedUpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, released = threading.Event(), threading.Event()
+
+    class Lease:
+        def release(self) -> None:
+            released.set()
+
+    def slow(*_: object) -> Lease:
+        assert answers.wait(PATIENCE_S)
+        return Lease()
+
+    monkeypatch.setattr(reading, "lease", slow)
+    log, readers = world.log("plain"), reading.Readers(0.01)
+    with pytest.raises(reading.Unreadable, match="has not answered"), readers.leased(log, log.segments[0]):
+        pass
+    assert not released.is_set()
+    answers.set()
+    assert released.wait(PATIENCE_S)
+    readers.close()
 
 
 def test_a_clock_that_is_set_back_delays_neither_idle_cuts_nor_what_holds_back(world: BackedUpWorld) -> None:
@@ -449,6 +500,43 @@ def test_a_sweep_beside_a_damaged_cut_deletes_nothing_that_it_may_name() -> None
     store.delete([newest])
     again = sweep(store, keep)
     assert (again.damaged, again.deleted_objects > 0) == ((), True), "without it room is made"
+    world.stop()
+
+
+def test_a_clock_that_was_ahead_for_one_cut_costs_no_other_cut() -> None:
+    clock = MockTime()
+    world = BackedUpWorld(MemoryStore(time=clock), 1)
+    for days in (*([0.5] * 20), 365, -365, 0):
+        put(world.log("plain"), "k", "v" * 50, timestamp=world.time.milliseconds())
+        world.cut()
+        clock.set_wall_clock(clock.milliseconds() + int(days * DAY_MS))
+    there = Catalog(world.store).numbers
+    sweep(world.store, Keep())
+    assert Catalog(world.store).numbers == there
+    world.stop()
+
+
+def test_a_sweep_after_a_clock_was_set_back_takes_nothing_that_is_being_sent() -> None:
+    """The store's clock was ahead at the newest cut, and only the clock of who sweeps tells."""
+    clock = MockTime()
+    world = BackedUpWorld(store := MemoryStore(time=clock), 1)
+    for days in (0, 365):
+        clock.set_wall_clock(clock.milliseconds() + days * DAY_MS)
+        put(world.log("plain"), "k", "v" * 50, timestamp=world.time.milliseconds())
+        world.cut()
+    clock.set_wall_clock(clock.milliseconds() - 365 * DAY_MS)
+    create = store.create
+
+    def beside_a_sweep(key: str, data: bytes) -> None:
+        if key.startswith(CUTS):
+            store.create = create  # type: ignore[method-assign]
+            sweep(store, Keep(), clock.milliseconds())
+        create(key, data)
+
+    store.create = beside_a_sweep  # type: ignore[method-assign]
+    put(world.log("plain"), "k", "v" * 50, timestamp=world.time.milliseconds())
+    world.cut()
+    verify_cut(store, Catalog(store).newest())
     world.stop()
 
 

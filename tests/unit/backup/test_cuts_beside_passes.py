@@ -14,7 +14,7 @@ from tidelog.backup.cut import tracker
 from tidelog.backup.formats.keys import SEGMENTS
 from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.store.memory import MemoryStore
-from tidelog.backup.upkeep.retention import HOUR_MS, Keep
+from tidelog.backup.upkeep.retention import DAY_MS, HOUR_MS, Keep
 from tidelog.backup.upkeep.sweep import named, sweep
 
 
@@ -149,8 +149,13 @@ def test_a_second_pass_beside_the_first_one_is_not_mixed_with_it(world: BackedUp
     world.stop()
 
 
-def test_what_is_sent_beside_cuts_for_days_is_not_swept_before_a_cut_names_it(world: BackedUpWorld) -> None:
-    """Over a thin line a pass may take longer to send than the grace of objects that no cut names."""
+@pytest.mark.parametrize("ahead_days", [0, 365])
+def test_what_is_sent_beside_cuts_for_days_is_not_swept_before_a_cut_names_it(
+    world: BackedUpWorld, ahead_days: int
+) -> None:
+    """Over a thin line a pass may take longer to send than the grace of objects that no cut names. The store's clock may have
+    been ahead at the last cut before.
+    """
     store = HeldUploads(world.time)
     world.store = store
     world.writer = world.new_writer()
@@ -160,7 +165,9 @@ def test_what_is_sent_beside_cuts_for_days_is_not_swept_before_a_cut_names_it(wo
     log.roll()
     log.flush()
     put(log, "last", "one", timestamp=world.time.milliseconds())
+    world.time.set_wall_clock(world.time.milliseconds() + ahead_days * DAY_MS)
     world.cut()
+    world.time.set_wall_clock(world.time.milliseconds() - ahead_days * DAY_MS)
     store.sent.clear()
     store.lets.clear()
     store.free = 1

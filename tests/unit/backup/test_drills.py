@@ -212,6 +212,20 @@ def test_a_daemon_makes_a_drill_when_the_last_one_is_older_than_the_interval(wor
     world.stop()
 
 
+def test_drills_that_were_made_while_a_clock_was_ahead_put_off_no_other(world: BackedUpWorld) -> None:
+    """As many as are kept, so that none of these pushes out a new one either."""
+    for number in range(KEPT):
+        record(world.store, DRILL._replace(ended_ms=world.time.milliseconds() + 365 * DAY_MS + number))
+    drilled = Drilled(world, DAY_MS)
+    for _ in range(3):
+        assert drilled.look().drill_age_ms == 0
+        world.time.advance(HOUR_MS)
+        assert drilled.look().drill_age_ms == HOUR_MS, "none is made that is not due"
+        world.time.advance(DAY_MS - HOUR_MS)
+    assert len(list(world.store.list(DRILLS))) == KEPT + 3
+    world.stop()
+
+
 def test_a_new_daemon_knows_of_the_drills_before_it(world: BackedUpWorld) -> None:
     Drilled(world, DAY_MS).look()
     world.time.advance(HOUR_MS)

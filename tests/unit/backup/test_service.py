@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from support.backups import BackedUpWorld
 from support.cleaning import put
-from tidelog.backup.cut.service import BackupService, Stores, Terms
+from tidelog.backup.cut.service import LAST_TRIES, BackupService, Stores, Terms
 from tidelog.backup.cut.writer import CutWriter, Identity, VoidCut
+from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.store.memory import MemoryStore
 from tidelog.backup.upkeep.sweep import Swept
 
@@ -55,6 +56,38 @@ def test_after_a_cut_that_was_given_up_the_next_one_does_not_wait_for_the_interv
     served.world.stop()
 
 
+def test_a_last_cut_that_is_given_up_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cleaner and retention still run beside a stop."""
+    served = Served()
+    attempt, given_up = CutWriter.attempt, []
+
+    def voided(writer: CutWriter) -> bool:
+        if served.waits and len(given_up) < 3:
+            given_up.append(writer)
+            raise VoidCut
+        return attempt(writer)
+
+    monkeypatch.setattr(CutWriter, "attempt", voided)
+    served.service._run()
+    last = Catalog(served.world.store).newest().partitions["plain", 0]
+    assert last.end == served.world.log("plain").high_watermark > 0
+    served.world.stop()
+
+
+def test_a_last_cut_that_is_given_up_for_good_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = Served()
+    tries: list[CutWriter] = []
+
+    def voided(writer: CutWriter) -> bool:
+        tries.append(writer)
+        raise VoidCut
+
+    monkeypatch.setattr(CutWriter, "attempt", voided)
+    served.service._run()
+    assert len(tries) == 1 + LAST_TRIES
+    served.world.stop()
+
+
 def test_a_wall_clock_that_is_set_back_hides_no_lag_and_opens_no_fence() -> None:
     served = Served(terms=Terms(1000, fence_ms=5000))
     served.service._run()
@@ -92,10 +125,10 @@ def test_old_cuts_are_removed_minutes_after_a_start_and_then_each_hour(monkeypat
     """A daemon that is started more often than once an hour would never remove any."""
     served = Served(most_waits=70, terms=Terms(60_000))
     swept: list[float] = []
-    began = served.world.time.monotonic_ms()
+    began = served.world.time.milliseconds()
 
-    def noted(*_: object) -> Swept:
-        swept.append(served.world.time.monotonic_ms() - began)
+    def noted(_store: object, _keep: object, here_ms: float) -> Swept:
+        swept.append(here_ms - began)
         return Swept(1, 0, 0, 0, ("cuts/1 is damaged",))
 
     monkeypatch.setattr("tidelog.backup.upkeep.sweep.sweep", noted)

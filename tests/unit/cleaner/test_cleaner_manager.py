@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
 import logging
@@ -28,7 +29,7 @@ from support.cleaning import (
 from support.patience import PATIENCE_S
 from tidelog.cleaner.cleaner_manager import FIRST_RETRY_MS, LONGEST_RETRY_MS, CleanerManager
 from tidelog.cleaner.cleaner_state import read_state
-from tidelog.cleaner.eligibility import Cause, Reason
+from tidelog.cleaner.eligibility import Cause, CleaningFacts, Eligibility, Reason
 from tidelog.config.log_config import LogConfig
 from tidelog.storage.inspect.verify import verify
 from tidelog.storage.io.checkpoint import OffsetCheckpointFile
@@ -93,6 +94,42 @@ def test_a_log_in_work_is_not_given_out_twice() -> None:
     assert made.cleaners.take_next() is not None
 
 
+def test_a_log_that_another_thread_has_cleaned_since_the_look_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the simulator (seed 5519): a second pass over what the first had cleaned took the checkpoint back."""
+    made = cleaning_world()
+    log = made.log()
+    fill(log)
+    examine = made.cleaners.examine
+
+    def examine_late(log: UnifiedLog) -> Eligibility:
+        found = examine(log)
+        monkeypatch.setattr(made.cleaners, "examine", examine)
+        made.clean_all()
+        return found
+
+    monkeypatch.setattr(made.cleaners, "examine", examine_late)
+    assert made.cleaners.take_next() is None
+    assert checkpoints(made) == {(log.topic, 0): 60}
+
+
+def test_a_checkpoint_that_another_thread_has_set_right_is_not_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cleaning_world()
+    log = made.log()
+    fill(log)
+    made.cleaners._state(log).checkpoint = 1000  # beyond the log's end
+    facts = made.cleaners.facts
+
+    def facts_late(log: UnifiedLog) -> CleaningFacts:
+        found = facts(log)
+        monkeypatch.setattr(made.cleaners, "facts", facts)
+        made.clean_all()
+        return found
+
+    monkeypatch.setattr(made.cleaners, "facts", facts_late)
+    made.cleaners.examine(log)
+    assert checkpoints(made) == {(log.topic, 0): 60}
+
+
 def test_a_failure_concerns_its_partition_alone_and_is_retried() -> None:
     made = cleaning_world()
     bad, good = made.log("bad"), made.log("good")
@@ -126,6 +163,54 @@ def test_a_failure_concerns_its_partition_alone_and_is_retried() -> None:
     made.clean_all()
     assert made.cleaners.uncleanable() == []
     assert checkpoints(made)["bad", 0] == 60
+
+
+@pytest.mark.parametrize("name", ["tidelog-ledger.json", "cleaner-offset-checkpoint", "tidelog-cleaner.json"])
+def test_a_pass_whose_end_could_not_be_written_is_made_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cleaning_world()
+    log = made.log()
+    expected = fill(log)
+    real = made.cleaners._done
+
+    def no_room(operation: Any) -> BaseException | None:
+        is_it = name in operation.path and operation.kind not in ("read", "stat")
+        return OSError(errno.ENOSPC, "No space left on device") if is_it else None
+
+    def done(*arguments: Any) -> None:
+        made.fake.fail_when(no_room)
+        try:
+            real(*arguments)
+        finally:
+            made.fake.fail_when(None)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(made.cleaners, "_done", done)
+        for attempt, delay in enumerate((FIRST_RETRY_MS, 2 * FIRST_RETRY_MS), 1):
+            assert made.clean_once() is None
+            [(_, failure)] = made.cleaners.uncleanable()
+            assert (failure.attempts, failure.retry_ms) == (attempt, made.time.milliseconds() + delay)
+            assert made.cleaners.passes(log) == (0, None)
+            made.time.advance(delay)
+    made.clean_all()
+    assert made.cleaners.uncleanable() == []
+    assert checkpoints(made) == {("t", 0): 60}
+    assert state_of(data_records(log)) == expected
+
+
+def test_a_clock_that_was_set_back_keeps_no_retry_away() -> None:
+    made = cleaning_world()
+    log = made.log()
+    fill(log)
+    path = log.log_directory.file(0, ".log")
+    byte = made.fake.contents()[path][100:101]
+    made.fake.corrupt(path, 100, bytes([byte[0] ^ 1]))
+    assert made.clean_once() is None
+    assert made.cleaners.uncleanable()
+    made.fake.corrupt(path, 100, byte)
+    made.time.set_wall_clock(made.time.milliseconds() - 365 * DAY_MS)
+    made.time.advance(LONGEST_RETRY_MS)
+    made.clean_all()
+    assert made.cleaners.uncleanable() == []
 
 
 def test_new_settings_are_a_reason_to_try_again() -> None:
@@ -192,6 +277,27 @@ def test_a_topic_made_anew_begins_dirty_even_when_nobody_told_the_cleaner() -> N
     made.manager.delete("t", 0)
     fill(made.log(), 90)
     assert made.cleaners.examine(made.log()).first_dirty == 0
+
+
+def test_a_look_at_a_deleted_log_takes_nothing_from_the_one_that_has_its_name_now() -> None:
+    made = cleaning_world()
+    old = made.log()
+    fill(old)
+    made.clean_all()
+    made.manager.delete(old.topic, 0)
+    made.cleaners.forget(old.topic, 0)
+    new = made.manager.get_or_create(old.topic, 0, UUID(int=77), made.log_config)
+    fill(new)
+    work = made.cleaners.take_next()
+    assert work is not None
+    assert work.log is new
+    assert not made.cleaners.is_in_work(old)  # as a request does that has waited
+    assert made.cleaners.passes(old) == (0, None)
+    assert made.cleaners.is_in_work(new)
+    assert made.cleaners.take_next() is None, "two threads are at one log"
+    assert made.cleaners.clean(work, made.cleaner, Control(made.time)) is not None
+    made.cleaners.truncated(old, 0)
+    assert checkpoints(made) == {("t", 0): 60}
 
 
 def test_truncation_makes_what_comes_after_it_dirty() -> None:
@@ -596,6 +702,54 @@ def test_a_horizon_that_removes_nothing_is_not_asked_about_without_end() -> None
     made.time.advance(2000)
     assert made.clean_once() is None
     assert made.cleaners.partitions()[0].passes == before
+
+
+def test_a_pass_for_a_horizon_forgets_no_horizon_of_what_it_does_not_go_over() -> None:
+    """The one before ended within a segment, whose rest min.compaction.lag.ms holds now: this one goes over what is before it."""
+    made = cleaning_world(delete_retention_ms=1000, segment_bytes=600, map_entries=6)
+    log = made.log()
+    now = made.time.milliseconds()
+    for number in range(3):
+        put(log, f"a{number}", None, timestamp=now)
+    log.roll()
+    put(log, "b0", None, timestamp=now)
+    for number in range(1, 9):
+        put(log, f"b{number}", "x", timestamp=now)
+    log.roll()
+    bases = [segment.base_offset for segment in log.segments]
+    for _ in range(2):
+        assert made.clean_once() is not None
+    [told] = made.cleaners.partitions()
+    assert told.checkpoint is not None
+    assert bases[1] < told.checkpoint < bases[2]
+    held = {"segment_bytes": 600, "delete_retention_ms": 1000, "min_cleanable_dirty_ratio": 1.0}
+    log.update_config(config(**held, min_compaction_lag_ms=DAY_MS))
+    made.time.advance(5000)
+    assert made.clean_all()
+    assert [record.key for record in data_records(log) if record.value is None] == [b"b0"]
+    made.time.advance(2 * DAY_MS)
+    made.clean_all()
+    assert not [record for record in data_records(log) if record.value is None]
+
+
+def test_horizons_are_known_after_the_policy_had_no_compact_for_a_while() -> None:
+    made = cleaning_world(delete_retention_ms=1000)
+    log = made.log()
+    fill(log)
+    put(log, "k1", None)
+    put(log, "end", "x")
+    log.roll()
+    made.clean_all()
+    assert [record.key for record in data_records(log) if record.value is None] == [b"k1"]
+    made.stop()
+    made.fake.unlink(f"{log.directory}/tidelog-cleaner.json")  # as where Apache Kafka has cleaned last
+    log = made.start_again()
+    log.update_config(config(cleanup_policy=frozenset({"delete"})))
+    assert made.cleaners.facts(log).horizons == {}  # `tidelog why`
+    log.update_config(config(delete_retention_ms=1000))
+    made.time.advance(10_000)
+    made.clean_all()
+    assert not [record for record in data_records(log) if record.value is None]
 
 
 def test_threads_share_the_manager() -> None:

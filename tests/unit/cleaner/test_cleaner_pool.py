@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import threading
 import time as clock
@@ -122,6 +123,31 @@ def test_an_error_of_the_cleaner_itself_ends_no_thread(monkeypatch: pytest.Monke
             lambda: pool.dead_threads == 0 and bool(pool.settle(0) or made.cleaners.partitions()), "a look at the logs"
         )
         until(lambda: made.cleaners.partitions()[0].passes == 1, "a whole pass")
+    finally:
+        pool.stop(PATIENCE_S)
+
+
+@pytest.mark.parametrize("error", [MemoryError("no map"), OSError(errno.EMFILE, "Too many open files")])
+def test_a_cleaner_that_could_not_be_made_leaves_no_log_claimed(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = world()
+    pool = pool_of(made)
+    real, errors = pool.make_cleaner, [error]
+
+    def make() -> Cleaner:
+        if errors:
+            raise errors.pop()
+        return real()
+
+    monkeypatch.setattr(pool, "make_cleaner", make)
+    pool.start()
+    try:
+        until(lambda: not errors, "the error")
+        assert pool.settle(PATIENCE_S)
+        assert pool.settle(PATIENCE_S)
+        assert not made.cleaners.is_in_work(made.log())
+        assert made.cleaners.passes(made.log())[0] == 1
     finally:
         pool.stop(PATIENCE_S)
 

@@ -255,3 +255,12 @@ def test_a_torn_write_over_durable_bytes_leaves_those() -> None:
     file.append(b"y" * 1024)
     file.rewrite(bytes(b"x" * 1024 + b"y" * 1024), 0)
     assert fs.rebuilt(TearLast()).contents() == {"/f": b"x" * 1024 + bytes(1024)}
+
+
+def test_a_file_of_which_an_empty_stretch_alone_was_changed_outlives_a_power_cut() -> None:
+    system = FakeFileSystem()
+    system.make_directory("/d")
+    file = system.open("/d/f", create=True)
+    file.append(b"")
+    for seed in range(40):
+        assert set(system.power_cut(seed).contents().values()) <= {b""}

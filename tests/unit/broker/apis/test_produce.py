@@ -14,7 +14,7 @@ from support.fake_filesystem import Operation
 from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
 from support.nodes import made
-from support.transactions import Node
+from support.transactions import TOPIC_IDS, Node
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.partitions import partition as partition_module
 from tidelog.broker.partitions.append_offload import AppendOffload
@@ -373,8 +373,11 @@ COMPRESSED = [codec for codec in Compression if codec]
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-async def test_what_holds_much_is_not_looked_at_on_the_loop(machine: World, codec: Compression) -> None:
+async def test_what_holds_much_is_not_looked_at_on_the_loop(
+    machine: World, codec: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig = OldRig(machine)
+    monkeypatch.setattr(partition_module, "CHECK_NS", 1 << 60)  # how much it is decides, however slow the machine
     conversions = rig.broker.conversions
     small = build_batch([Record(0, START_MS, None, b"small")], compression=codec)
     large = build_batch([Record(0, START_MS, None, bytes(2 << 20))], compression=codec)
@@ -459,13 +462,23 @@ async def test_one_above_max_message_bytes_is_not_even_copied(machine: World) ->
 # -- transactions
 
 
-def transactional(node: Node, *values: str, name: str | None = "tx", version: int = 12, epoch: int = 0) -> Any:
-    """A produce of one batch of producer 1 to t-0, through the wire: the error, or what has to be awaited for it."""
-    data = batch(*values, producer_id=1, producer_epoch=epoch, base_sequence=0, is_transactional=True)
-    part = PartitionProduceData(index=0, records=bytes(data))
-    request = ProduceRequest(
-        transactional_id=name, acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=[part])]
+def transactional(
+    node: Node,
+    *values: str,
+    name: str | None = "tx",
+    version: int = 12,
+    epoch: int = 0,
+    compression: Compression = Compression.NONE,
+    last_active: int = NOW,
+) -> Any:
+    """A produce of one batch of producer 1 to t-0, through the wire: the error, or what has to be awaited for it.
+    `last_active`: 0 where the client's requests have had the loop for too long already."""
+    data = batch(
+        *values, producer_id=1, producer_epoch=epoch, base_sequence=0, is_transactional=True, compression=compression
     )
+    part = PartitionProduceData(index=0, records=bytes(data))
+    topic = TopicProduceData(name="t", topic_id=TOPIC_IDS["t"], partition_data=[part])
+    request = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=1, topic_data=[topic])
     header = struct.pack(">hhih", 0, version, 7, -1) + b"\0"
     frame = bytearray(header + encode(request, version))
     broker: Any = SimpleNamespace(
@@ -475,7 +488,8 @@ def transactional(node: Node, *values: str, name: str | None = "tx", version: in
         transactions=made(node.transactions),
         config=node.config,
     )
-    answer = produce(broker, frame, 0, len(frame), version, 7, SimpleNamespace(last_active=NOW, client=""))  # type: ignore[arg-type]
+    connection: Any = SimpleNamespace(last_active=last_active, client="")
+    answer = produce(broker, frame, 0, len(frame), version, 7, connection)
     frame[:] = bytes(len(frame))  # the connection uses its buffer again
     return error_of(answer, version) if isinstance(answer, bytes) else node.begin(answer)  # type: ignore[arg-type]
 
@@ -507,6 +521,18 @@ def test_a_batch_of_a_transaction(version: int) -> None:
     node.close()
 
 
+def test_a_batch_for_a_topics_id_does_not_go_to_another_of_its_name_after_the_wait() -> None:
+    node = Node(flush_messages=1, sync_at_once=False)
+    node.init()
+    waiting = transactional(node, "a", version=13)
+    assert not waiting.done()
+    node.partitions.name_of = {b"another".ljust(16): "t"}.get  # deleted meanwhile, and made anew
+    node.settle()
+    assert error_of(waiting.result(), 13) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert node.log("t").log_end_offset == 0
+    node.close()
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_batch_waits_until_its_partition_is_durably_in_the_transaction(fails: bool) -> None:
     node = Node(flush_messages=1, sync_at_once=False)
@@ -522,6 +548,32 @@ def test_a_batch_waits_until_its_partition_is_durably_in_the_transaction(fails: 
         node.end("tx", me, commit=True)
         node.settle()
         assert node.committed("t") == [b"a"]
+    node.close()
+
+
+def test_a_batch_that_a_thread_has_looked_at_does_not_outlive_its_transaction() -> None:
+    """Version 1 keeps the epoch at an abort; what came after its marker would be committed with the next transaction."""
+    node = Node()
+    me = node.init()
+    node.add("tx", me, ("t", 0))
+    known = node.partitions.get("t", 0)
+    conversions = Conversions(node.loop)
+    assert node.begin(conversions.thread.enter("others")).done()  # the thread is busy with others' batches
+    node._table["t", 0] = Partition(known.log, node.loop, node.syncer, known.offload, conversions)  # type: ignore[arg-type]
+    waiting = transactional(node, "late" * 100, version=11, compression=Compression.GZIP, last_active=0)
+    assert not waiting.done()
+    node.end("tx", me, commit=False, version=0)  # its client has closed the connection and gone on with another
+    assert node.state() == "CompleteAbort"
+    conversions.thread.leave()
+    answer = node.loop.run_until_complete(asyncio.wait_for(waiting, 5))
+    conversions.close()
+    assert error_of(answer, 11) is ErrorCode.TRANSACTION_ABORTABLE
+    assert node.log("t").last_stable_offset == node.log("t").log_end_offset
+    following = node.init(expected=me)
+    node.add("tx", following, ("t", 0))
+    node.produce("tx", following, "t", 0, "b", version=10)
+    node.end("tx", following, commit=True, version=0)
+    assert node.committed("t") == [b"b"]
     node.close()
 
 

@@ -246,6 +246,31 @@ def test_a_topic_that_is_deleted_while_its_request_waits_is_not_touched(made: Re
     assert made.world.manager.get("u", 0) is again
 
 
+def test_a_failed_log_keeps_nothing_of_the_requests_that_met_it(made: Requests) -> None:
+    log = made.world.log()
+    log.local.failure = KafkaStorageError("the disk is gone")
+    for _ in range(3):
+        assert made.clean().errors == {0: "the disk is gone"}
+    assert log.local.failure.__traceback__ is None
+
+
+def test_a_request_for_which_the_system_has_no_thread_is_refused_and_the_next_one_is_done(
+    made: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(made.world.log(), "k", "v")
+
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        for _ in range(2):
+            with pytest.raises(RuntimeError):
+                made.requests.ask("t", [made.world.log()])
+    request = made.clean()
+    assert (request.number, request.errors) == (1, {})
+
+
 def test_waiting_requests_are_joined_and_bounded(made: Requests) -> None:
     log = made.world.log()
     put(log, "k", "v")

@@ -202,8 +202,29 @@ def test_a_commit_that_does_not_become_durable(harness):
         committing.result()
     assert caught.value.code is ErrorCode.NOT_COORDINATOR
     # A power cut may take it back, so it is not shown.
-    answer = harness.loop.run_until_complete(harness.groups.fetch_offsets("group", None))
-    assert answer == FetchedGroup([], ErrorCode.NOT_COORDINATOR)
+    assert fetch_after_sync(harness, KafkaStorageError("disk")) == FetchedGroup([], ErrorCode.NOT_COORDINATOR)
+
+
+def test_offsets_are_read_again_once_a_sync_succeeds_without_another_commit(harness):
+    """A full disk fails a sync, and has room later; a reader that commits what it has read comes to no commit."""
+    harness.log.durable = False
+    committing = harness.loop.create_task(commit(harness, ("t", 0, 5)))
+    run_callbacks(harness.loop)
+    harness.log.sync(KafkaStorageError("no room"))
+    assert isinstance(committing.exception(), ProtocolError)
+    assert fetch_after_sync(harness, KafkaStorageError("no room")) == FetchedGroup([], ErrorCode.NOT_COORDINATOR)
+    assert by_partition(fetch_after_sync(harness)) == {("t", 0): 5}
+    assert fetch(harness) == {("t", 0): 5}  # and now at once
+
+
+def fetch_after_sync(harness, error=None):
+    """What a fetch is answered that waits for a sync with this outcome."""
+    fetching = harness.loop.create_task(harness.groups.fetch_offsets("group", None))
+    run_callbacks(harness.loop)
+    assert not fetching.done()
+    harness.log.sync(error)
+    run_callbacks(harness.loop)
+    return fetching.result()
 
 
 # -- fetch
@@ -272,8 +293,7 @@ def test_offsets_of_a_transaction_whose_marker_did_not_become_durable_are_not_sh
     harness.log.durable = False
     end_transaction(harness, committed=True)
     harness.log.sync(KafkaStorageError("disk"))
-    answer = harness.loop.run_until_complete(harness.groups.fetch_offsets("group", None))
-    assert answer == FetchedGroup([], ErrorCode.NOT_COORDINATOR)
+    assert fetch_after_sync(harness, KafkaStorageError("disk")) == FetchedGroup([], ErrorCode.NOT_COORDINATOR)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -190,12 +190,12 @@ def test_whose_transaction_holds_a_segment_and_when_its_coordinator_aborts_it() 
     until_ms = held["untilMs"]
     assert until_ms == world.time.milliseconds() + 30_001
     world.time.advance(30_000)
-    node.transactions.abort_overdue()
+    list(node.transactions.abort_overdue())
     node.settle()
     assert first_reason() == held
     world.time.advance(1)
     assert world.time.milliseconds() == until_ms
-    node.transactions.abort_overdue()
+    list(node.transactions.abort_overdue())
     node.settle()
     assert first_reason()["reason"] == "due"
     node.close()

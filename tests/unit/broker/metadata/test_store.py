@@ -5,6 +5,7 @@ import dataclasses
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -191,6 +192,29 @@ async def test_a_write_that_fails_takes_nothing_with_it_to_disk(store: MetadataS
     assert reread(store) == [ORDERS]
     await store.add_topic(EVENTS)  # and the next one works
     assert reread(store) == [EVENTS, ORDERS]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        TopicRecord("other", ORDERS.topic_id, 1, {"a": "b"}, 0),
+        TopicRecord("other", UUID(int=3), 1, {"a": "\ud800"}, 0),
+    ],
+    ids=["twice", "no-unicode"],
+)
+async def test_a_write_that_fails_takes_none_with_it_that_waits_beside_it(
+    store: MetadataStore, refused: TopicRecord
+) -> None:
+    await store.add_topic(ORDERS)
+    free = threading.Event()
+    store._thread.submit(free.wait)
+    writes = (store.reserve_producer_ids(10), store.add_topic(refused), store.add_topic(EVENTS))
+    free.set()
+    ids, failure, made = await asyncio.gather(*writes, return_exceptions=True)
+    assert (ids, made) == (0, None)
+    assert isinstance(failure, KafkaStorageError)
+    assert reread(store) == [EVENTS, ORDERS]
+    assert await store.reserve_producer_ids(10) == 10
 
 
 async def test_a_crash_before_the_tables_were_made_is_mended(tmp_path: Path) -> None:

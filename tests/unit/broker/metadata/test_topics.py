@@ -2,15 +2,24 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from support.fake_logs import FakeLogs, FakeProducers
 from support.topic_world import TopicWorld, topic_world
-from tidelog.broker.metadata.topics import CONSUMER_OFFSETS, MAX_PARTITIONS_PER_REQUEST, TRANSACTION_STATE, check_name
+from tidelog.broker.metadata.topics import (
+    CONSUMER_OFFSETS,
+    MAX_PARTITIONS_PER_REQUEST,
+    TRANSACTION_STATE,
+    Topic,
+    TopicRegistry,
+    check_name,
+)
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError
@@ -214,6 +223,34 @@ async def test_altered_settings_hold_at_once_and_after_a_restart(tmp_path: Path)
         assert (topic.overrides, topic.config) == ({"retention.ms": "7"}, LogConfig(retention_ms=7))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda topics: topics.create("new", 2, {}),
+        lambda topics: topics.add_partitions("orders", 2),
+        lambda topics: topics.alter("orders", lambda _: {"segment.bytes": "5000"}),
+    ],
+    ids=["create", "grow", "alter"],
+)
+async def test_a_brokers_setting_that_changes_while_a_topic_does_holds_for_it(
+    tmp_path: Path, change: Callable[[TopicRegistry], Coroutine[Any, Any, Topic]]
+) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {})
+        write = world.store._write
+
+        def meanwhile(change: Callable[..., Any]) -> asyncio.Future[Any]:
+            written = write(change)
+            world.topics.use(BrokerConfig(log_retention_ms=7))
+            return written
+
+        world.store._write = meanwhile  # type: ignore[method-assign]
+        topic = await change(world.topics)
+        assert topic is world.topics.get(topic.name)
+        assert topic.config.retention_ms == 7
+        assert [log.config.retention_ms for log in world.logs.logs()] == [7] * len(world.logs.logs())
+
+
 async def test_a_topic_whose_logs_cannot_be_made_is_taken_back(tmp_path: Path) -> None:
     logs = FakeLogs()
     async with topic_world(tmp_path, logs) as world:
@@ -225,6 +262,31 @@ async def test_a_topic_whose_logs_cannot_be_made_is_taken_back(tmp_path: Path) -
         await world.topics.create("orders", 1, {})
     async with topic_world(tmp_path, logs) as world:
         assert [topic.partition_count for topic in world.topics.all()] == [1]
+
+
+@pytest.mark.parametrize("step", ["mark_deleting", "remove_topic"])
+async def test_a_name_whose_topic_could_not_be_taken_back_is_free_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The disk refuses it twice, then is well again: the rest is taken back before the name is used."""
+    logs = FakeLogs()
+    async with topic_world(tmp_path, logs) as world:
+
+        async def refused(_name: str) -> None:
+            raise KafkaStorageError("database or disk is full")
+
+        logs.fail_after(2, OSError(5, "Input/output error"))
+        with monkeypatch.context() as patch:
+            patch.setattr(world.store, step, refused)
+            for _ in range(2):
+                with pytest.raises(KafkaStorageError, match="disk is full"):
+                    await world.topics.create("orders", 2, {})
+        made = await world.topics.create("orders", 1, {})
+        assert logs.trace == ["make orders-0", "delete orders-0", "make orders-0"]
+        assert [log.topic_id for log in logs.logs()] == [made.topic_id]
+        await world.topics.delete("orders")
+    async with topic_world(tmp_path, logs) as world:
+        assert list(world.topics.all()) == []
 
 
 async def test_a_topic_is_deleted_with_what_a_failed_growth_has_made(tmp_path: Path) -> None:
@@ -376,3 +438,17 @@ async def test_stored_settings_that_are_no_longer_allowed_are_left_out(
         assert topic is not None
         assert topic.config == LogConfig(segment_bytes=5000)
         assert "stored settings that are left out" in caplog.text
+
+
+async def test_a_stored_setting_that_is_no_longer_allowed_keeps_nobody_from_a_change_of_the_brokers(
+    tmp_path: Path,
+) -> None:
+    logs = FakeLogs()
+    async with topic_world(tmp_path, logs) as world:
+        await world.topics.create("a", 1, {"segment.bytes": "5000"})
+        await world.topics.create("b", 1, {})
+        await world.store.set_overrides("a", {"segment.bytes": "5000", "gone": "1"})
+    async with topic_world(tmp_path, logs) as world:
+        world.topics.use(BrokerConfig(log_retention_ms=7))
+        assert logs.get("a", 0).config == LogConfig(segment_bytes=5000, retention_ms=7)
+        assert logs.get("b", 0).config == LogConfig(retention_ms=7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable
 from ipaddress import IPv4Network
@@ -186,6 +187,18 @@ def test_there_is_one_ticker_however_many_are_disconnected_by_it(room: str, monk
     for ticks in range(2, 6):
         later[-1]()
         assert len(later) == ticks
+
+
+async def test_who_is_answered_while_the_daemon_stops_is_looked_at_and_no_timer_is_left() -> None:
+    """The ticker ended with the listeners; an answer behind that began another one, which went off after the stop."""
+    made = server()
+    made.loop = loop = asyncio.get_running_loop()
+    made.schedule_tick()
+    await made.stop_accepting()
+    (ticker,) = (handle for handle in loop._scheduled if not handle.cancelled())  # type: ignore[attr-defined]
+    assert ticker._callback == made._tick
+    await made.close_all()
+    assert ticker.cancelled()
 
 
 def test_a_crowd_that_does_not_read_is_told_to_leave_little_unsent_and_later_is_not() -> None:

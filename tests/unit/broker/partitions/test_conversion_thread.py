@@ -316,3 +316,16 @@ def test_small_batches_may_hold_little_and_large_ones_more() -> None:
     assert quick_expansion(100) == 256 << 10
     assert quick_expansion(100_000) == 1_600_000
     assert quick_expansion(1 << 20) == 4 << 20
+
+
+async def test_an_append_that_is_given_up_behind_the_close_fails_nowhere(rig: Rig) -> None:
+    """Found by the simulator: a stop cancels what waits, and the loop logged an error, since the thread was gone."""
+    told: list[Any] = []
+    rig.loop.set_exception_handler(lambda _loop, context: told.append(context))
+    waiting = rig.conversions.append_compressed(rig.partition, batch("a"), 0, len(batch("a")))
+    rig.conversions.checked += 1
+    rig.conversions.close()
+    waiting.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert told == []

@@ -14,6 +14,7 @@ from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.conversion_thread import LoopBudget
 from tidelog.broker.partitions.partition import WARM_TAIL_BYTES, Partition
 from tidelog.storage.exceptions import KafkaStorageError
+from tidelog.storage.log import reader as log_reader
 from tidelog.storage.values import LogAppendInfo
 
 
@@ -95,6 +96,31 @@ async def test_a_failed_sync_fails_those_that_wait(rig: Any) -> None:
             await future
     assert reader.woken == 0
     assert partition.log.high_watermark == 0
+
+
+async def test_who_waits_for_a_sync_is_told_when_the_high_watermark_cannot_follow_it(
+    rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition, syncer, _ = rig
+    waiting = partition.durable(produce(partition, "a") + 1)
+    await asyncio.sleep(0)
+    sync, tell = syncer.waiting.pop()
+    outcome = sync()
+    produce(partition, "b")
+    partition.log.flush()  # flush.ms, or a backup, meanwhile: the place of the first sync's end is looked up in the log
+    produce(partition, "c")
+
+    def broken(*_: object) -> None:
+        raise OSError(5, "disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_reader, "locate", broken)
+        tell(outcome)
+    with pytest.raises(KafkaStorageError, match="t-0: sync failed"):
+        await waiting
+    again = partition.durable(3)
+    await syncer.run()
+    assert (again.done(), partition.log.high_watermark) == (True, 3)
 
 
 async def test_who_is_told_may_append_at_once_and_waits_for_the_next_sync(rig: Any) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import kafka07 as old
 from tidelog.broker.produce_fetch import fetch_job, produce_job
-from tidelog.broker.produce_fetch.produce_job import Topics, long_produce, slices_of
+from tidelog.broker.produce_fetch.produce_job import UNKNOWN, Topics, long_produce, slices_of
 from tidelog.broker.requests.bulk_lane import BulkRequestLane
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.broker.runtime.cooperative import CHUNK_UNITS, MANY_ELEMENTS
@@ -76,6 +76,38 @@ async def test_what_waits_for_a_thread_is_taken_back_where_the_client_leaves_bet
     with pytest.raises(asyncio.CancelledError):
         await task
     assert all(future.cancelled() for future in waiting if future is not failed)
+
+
+async def test_a_batch_for_a_topics_id_does_not_go_to_another_of_its_name_after_the_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    names = {b"1" * 16: "t", b"2" * 16: "u"}
+    appended: list[str] = []
+
+    async def refused(*_: Any) -> dict[Any, Any]:
+        del names[b"1" * 16]  # the transaction is waited for; t is deleted meanwhile, and made anew
+        names[b"3" * 16] = "t"
+        return {}
+
+    def get(name: str, _index: int) -> None:
+        appended.append(name)
+
+    monkeypatch.setattr(produce_job, "_refused", refused)
+    broker: Any = SimpleNamespace(
+        loop=loop,
+        long_changes=BulkRequestLane(loop),
+        authorizer=None,
+        counters=RequestCounters(),
+        partitions=SimpleNamespace(fence=None, get=get, name_of=names.get),
+    )
+    connection: Any = SimpleNamespace(client="10.0.0.1", wait_turn=lambda turn: turn(), hold_back=lambda: False)
+    parts = [PartitionProduceData(index=0, records=bytes(61))]
+    topics = [TopicProduceData(topic_id=topic_id, partition_data=parts) for topic_id in names]
+    request = ProduceRequest(transactional_id="tx", acks=1, timeout_ms=1, topic_data=topics)
+    frame = bytearray(struct.pack(">hhih", 0, 13, 7, -1) + b"\0" + encode(request, 13))
+    await long_produce(broker, frame, 0, len(frame), 13, 7, connection)
+    assert appended == [UNKNOWN, "u"]
 
 
 @pytest.mark.parametrize(

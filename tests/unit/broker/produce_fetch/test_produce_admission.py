@@ -147,6 +147,17 @@ def test_one_producer_a_request(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", [11, 12])
+def test_one_producer_a_partition_that_is_named_twice(node: Node, version: int) -> None:
+    me = node.init()
+    node.add("tx", me, ("t", 0))
+    mixed = {("t", 0): E.INVALID_PRODUCER_ID_MAPPING}
+    for other in (Producer(99, 0), Producer(me.producer_id, 7)):
+        assert codes(ask(node, version, ("t", 0, of(other)), ("t", 0, of(me)))) == mixed
+        assert codes(ask(node, version, ("t", 0, of(me)), ("t", 0, of(other)))) == mixed
+    assert codes(ask(node, version, ("t", 0, of(me)), ("t", 0, of(me)))) == {}
+
+
+@pytest.mark.parametrize("version", [11, 12])
 def test_strangers_are_refused(node: Node, version: int) -> None:
     me = node.init()
     stale, stranger = Producer(me.producer_id, 7), Producer(99, 0)

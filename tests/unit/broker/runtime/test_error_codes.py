@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from support.logs import World, append
 from tidelog.broker.runtime.error_codes import error_code
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records import exceptions as records
@@ -60,6 +61,18 @@ def test_a_defect_is_logged_whole_and_told_in_general(caplog: pytest.LogCaptureF
 def test_a_disk_that_fails_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     error_code(storage.KafkaStorageError("disk"))
     assert [record.getMessage() for record in caplog.records] == ["storage failed: disk"]
+
+
+def test_a_log_that_is_gone_is_no_disks_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """Found by the simulator (seed 5614): an append that a deletion overtook, or a stop."""
+    world = World()
+    world.start()
+    log = world.log()
+    world.manager.delete("t", 0)
+    with pytest.raises(storage.KafkaStorageError) as late:
+        append(log, "late")
+    assert error_code(late.value) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, "t-0 is closed")
+    assert not caplog.records
 
 
 def test_no_class_hides_behind_its_base() -> None:

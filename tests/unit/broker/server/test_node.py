@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tidelog.broker.server.node import Node
 from tidelog.config.loader import load_config
 from tidelog.storage.io.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile
@@ -40,3 +44,29 @@ async def test_the_cleaner_has_read_its_checkpoints_before_anybody_is_served(tmp
     finally:
         await node.stop()
     assert known == [0]
+
+
+async def test_the_cleaner_follows_the_last_of_two_changes_whichever_thread_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = node_on(tmp_path)
+    try:
+        await node.start()
+        services = node.services
+        tasks: list[Callable[[], object]] = []
+
+        def later(_pool: object, task: Callable[..., object], *arguments: object) -> None:
+            tasks.append(partial(task, *arguments))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(services.loop, "run_in_executor", later)
+            for backoff_ms in (7000, 8000):
+                services.settings.config = replace(services.settings.config, log_cleaner_backoff_ms=backoff_ms)
+                for follow in services.settings.on_changed:
+                    follow(services.settings.config)
+        assert len(tasks) == 2
+        for task in reversed(tasks):
+            await asyncio.to_thread(task)
+        assert services.cleaner.pool.settings.backoff_ms == 8000
+    finally:
+        await node.stop()

@@ -58,7 +58,7 @@ def test_there_are_no_more_than_the_limit_but_a_member_may_begin_anew() -> None:
     assert code_of(sessions.opened, BOB, "c2", [A], has_acknowledgements=False) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert opened(sessions, connection="c2") is not first
     assert (len(sessions), sessions.partition_count) == (1, 2)
-    assert sessions.remove_connection("c1") == [], "it is another connection's by now"
+    assert sessions.first_of("c1") is None, "it is another connection's by now"
 
 
 def test_all_sessions_have_no_more_partitions_than_the_limit() -> None:
@@ -86,7 +86,7 @@ def test_a_session_that_ended_counts_no_more_whatever_its_request_does() -> None
     sessions = ShareSessions(10, max_partitions=4)
     opened(sessions)
     session = sessions.checked(ANN, 1)
-    sessions.remove_connection("c1")
+    sessions.remove(ANN)
     assert code_of(sessions.add, session, [C]) is ErrorCode.SHARE_SESSION_NOT_FOUND
     sessions.forget(session, [A])
     assert sessions.partition_count == 0
@@ -96,13 +96,16 @@ def test_a_session_that_ended_counts_no_more_whatever_its_request_does() -> None
     assert sessions.partition_count == 0
 
 
-def test_sessions_end_with_their_connection() -> None:
+def test_sessions_are_known_by_connection_and_by_group() -> None:
     sessions = ShareSessions(10)
-    opened(sessions)
-    opened(sessions, BOB)
-    opened(sessions, MemberKey("h", "cat"), "c2")
-    assert {session.key for session in sessions.remove_connection("c1")} == {ANN, BOB}
-    assert (sessions.has_group("g"), sessions.has_group("h")) == (False, True)
+    ann = opened(sessions)
+    bob = opened(sessions, BOB)
+    cat = opened(sessions, MemberKey("h", "cat"), "c2")
+    assert (sessions.first_of("c1"), sessions.first_of("c2"), sessions.first_of("c3")) == (ann, cat, None)
+    sessions.remove(ANN)
+    assert (sessions.first_of("c1"), sessions.has_group("g")) == (bob, True)
+    sessions.remove(BOB)
+    assert (sessions.first_of("c1"), sessions.has_group("g"), sessions.has_group("h")) == (None, False, True)
     assert sessions.remove(ANN) is None
 
 

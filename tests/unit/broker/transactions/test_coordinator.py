@@ -13,7 +13,9 @@ from support.transactions import Node
 from tidelog.broker.groups.store.offsets import TopicPartition
 from tidelog.broker.runtime.error_codes import error_code
 from tidelog.broker.transactions.coordinator import TransactionFilter
-from tidelog.broker.transactions.states import LAST_EPOCH, Producer
+from tidelog.broker.transactions.log import TransactionEntry
+from tidelog.broker.transactions.markers import MARKERS_PER_TURN
+from tidelog.broker.transactions.states import LAST_EPOCH, Producer, TransactionState, created
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import InvalidProducerEpochError, StorageError
 
@@ -141,7 +143,69 @@ def test_partitions_whose_sync_failed_are_not_said_to_be_added_when_they_are_ask
     assert isinstance(first.exception(), StorageError)
     again = node.transactions.add_partitions("tx", producer, partitions, 2)
     assert again is not None, "answered as done"
+    node.settle()
     assert isinstance(again.exception(), StorageError)
+    node.close()
+
+
+def full_while(node: Node, is_full: Callable[[], bool]) -> None:
+    """The disk has no room for the file of epochs while `is_full`: the first sync of a log after a start writes it."""
+    node.world.fake.fail_when(
+        lambda op: OSError(errno.ENOSPC, "full") if is_full() and "leader-epoch-checkpoint" in str(op) else None
+    )
+
+
+def test_a_partition_whose_sync_met_a_full_disk_is_in_the_transaction_when_there_is_room() -> None:
+    node = Node(flush_messages=1, sync_at_once=False)
+    producer = node.init()
+    node.stop()
+    full = True
+    full_while(node, lambda: full)
+    partitions = {TopicPartition("t", 0)}
+    first = node.transactions.add_partitions("tx", producer, partitions, 2)
+    node.settle()
+    assert first is not None
+    assert isinstance(first.exception(), StorageError)
+    full = False
+    again = node.transactions.add_partitions("tx", producer, partitions, 2)
+    assert again is not None, "answered as done"
+    node.wait(again)
+    assert node.transactions.add_partitions("tx", producer, partitions, 2) is None
+    node.close()
+
+
+def test_a_decision_whose_sync_met_a_full_disk_is_carried_out_when_there_is_room() -> None:
+    node = Node(flush_messages=1, sync_at_once=False)
+    producer = node.init()
+    node.produce("tx", producer, "t", 0, "a")
+    node.stop()
+    full = True
+    full_while(node, lambda: full)
+    ending = node.begin(node.transactions.end("tx", producer, True, 2))
+    node.settle()
+    assert isinstance(ending.exception(), ProtocolError)
+    assert (node.state(), node.committed("t")) == ("PrepareCommit", [])
+    full = False
+    node.time.advance(seconds=5)
+    node.settle()
+    assert (node.state(), node.committed("t")) == ("CompleteCommit", [b"a"])
+    assert node.end("tx", producer, commit=True) == Producer(producer.producer_id, 1)  # as the client asks again
+    node.close()
+
+
+def test_a_decision_whose_log_has_failed_shows_nowhere() -> None:
+    node = Node(flush_messages=1, sync_at_once=False)
+    producer = node.init()
+    node.produce("tx", producer, "t", 0, "a")
+    node.world.fake.fail_when(lambda operation: OSError(errno.EIO, "broken") if operation.kind == "sync" else None)
+    ending = node.begin(node.transactions.end("tx", producer, True, 2))
+    node.settle()
+    assert isinstance(ending.exception(), ProtocolError)
+    node.world.fake.fail_when(lambda _: None)
+    for _ in range(3):
+        node.time.advance(seconds=60)
+        node.settle()
+    assert (node.state(), node.log("t").log_end_offset) == ("PrepareCommit", 1)
     node.close()
 
 
@@ -200,6 +264,39 @@ def test_a_transaction_whose_time_is_over_is_aborted(node: Node) -> None:
     assert node.init(expected=producer) == Producer(producer.producer_id, 1), "in version 2 it may go on"
 
 
+def test_many_transactions_whose_time_is_over_let_others_in(node: Node) -> None:
+    """As after a start, with what was under way before a long stop."""
+    now, count = node.time.milliseconds(), 3 * MARKERS_PER_TURN
+    places = frozenset(TopicPartition("t", index) for index in range(2))
+    for number in range(count):
+        known = created(f"tx{number}", number + 10, 60_000, now)
+        begun = replace(
+            known, producer_epoch=0, state=TransactionState.ONGOING, start_ms=now, partitions=places, client_version=2
+        )
+        node.transactions.log.write(TransactionEntry(begun), begun)
+    node.time.set_wall_clock(now + 61_000)
+    written = [0]
+    for _ in node.transactions.abort_overdue():
+        written.append(node.log("t", 0).log_end_offset + node.log("t", 1).log_end_offset)
+        assert written[-1] - written[-2] <= MARKERS_PER_TURN
+    assert (node.transactions.timed_out, node.transactions.ongoing_count) == (count, 0)
+    assert {node.state(f"tx{number}") for number in range(count)} == {"CompleteAbort"}
+
+
+def test_a_transaction_that_ends_between_two_slices_of_those_whose_time_is_over_is_left_alone(node: Node) -> None:
+    begun = {}
+    for number in range(MARKERS_PER_TURN):
+        begun[f"tx{number}"] = node.init(f"tx{number}")
+        node.add(f"tx{number}", begun[f"tx{number}"], ("t", 0))
+    node.time.set_wall_clock(node.time.milliseconds() + 61_000)
+    aborting = node.transactions.abort_overdue()
+    next(aborting)
+    name = next(name for name in begun if node.state(name) == "Ongoing")
+    node.end(name, begun[name], commit=True)
+    list(aborting)
+    assert (node.state(name), node.transactions.timed_out) == ("CompleteCommit", len(begun) - 1)
+
+
 def test_time_goes_on_over_a_restart(node: Node) -> None:
     producer = node.init(timeout_ms=30_000)
     node.produce("tx", producer, "t", 0, "a")
@@ -243,6 +340,20 @@ def test_the_last_epoch_is_followed_by_a_new_id(node: Node) -> None:
     assert node.committed("t") == [b"a", b"b"]
 
 
+def test_nobody_goes_on_with_the_epoch_that_only_fences(node: Node) -> None:
+    """Its transactions would have no epoch above them: neither a marker nor a time-out could end them."""
+    producer = node.init()
+    entry = node.transactions.log.find("tx")
+    node.transactions.log.write(entry, replace(entry.metadata, producer_epoch=LAST_EPOCH))
+    last = Producer(producer.producer_id, LAST_EPOCH)
+    node.produce("tx", last, "t", 0, "a")
+    node.time.advance(seconds=75)
+    assert node.state() == "CompleteAbort"
+    assert refused(lambda: node.end("tx", last, commit=False)) is E.PRODUCER_FENCED
+    following = node.init()
+    assert (following.producer_id == last.producer_id, following.producer_epoch) == (False, 0)
+
+
 def test_ids_that_nobody_uses_are_forgotten(node: Node) -> None:
     node.init("idle")
     busy = node.init("busy")
@@ -257,6 +368,19 @@ def test_ids_that_nobody_uses_are_forgotten(node: Node) -> None:
     node.time.advance(days=8)
     assert names(node) == []
     assert refused(lambda: node.end("busy", busy, commit=True)) is E.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_message_bytes": 20_000}], ids=["default", "small batches"])
+def test_long_ids_that_nobody_uses_are_forgotten_too(settings: dict[str, int]) -> None:
+    node = Node(**settings)
+    for number in range(1000):
+        one = created(f"{number}-" + "x" * 3000, number, 1000, node.time.milliseconds())
+        node.transactions.log.write(TransactionEntry(one), one)
+    node.time.advance(days=8)
+    assert node.transactions.id_count == 0
+    node.kill()
+    assert node.transactions.id_count == 0
+    node.close()
 
 
 def test_list_and_describe(node: Node) -> None:

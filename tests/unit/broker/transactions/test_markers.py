@@ -16,7 +16,7 @@ from tidelog.broker.groups.store.offsets import TopicPartition
 from tidelog.broker.metadata.features import Features
 from tidelog.broker.partitions.conversion_thread import LoopBudget
 from tidelog.broker.transactions.log import TransactionEntry, TransactionLog, TransactionShard
-from tidelog.broker.transactions.markers import MARKERS_PER_TURN, Completions, MarkerWriter
+from tidelog.broker.transactions.markers import LAST_RETRY_MS, MARKERS_PER_TURN, Completions, MarkerWriter
 from tidelog.broker.transactions.states import Producer, TransactionMetadata, TransactionState
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import (
@@ -161,13 +161,31 @@ def test_nothing_before_the_decision_is_durable(completing: Completing) -> None:
 
 
 def test_nothing_after_a_decision_that_may_be_lost(completing: Completing) -> None:
+    completing.memory.durable = False
     entry = completing.decided("a")
-    decided: asyncio.Future[None] = completing.loop.create_future()
-    completing.completions.begin(entry, decided)
-    decided.set_exception(KafkaStorageError("no"))
-    run_callbacks(completing.loop)
-    completing.time.advance(seconds=60)
+    completing.completions.begin(entry, entry.unsynced)
+    for _ in range(3):
+        completing.memory.sync(KafkaStorageError("no"))
+        completing.time.advance(seconds=LAST_RETRY_MS // 1000)
     assert (completing.markers.written, entry.metadata.is_prepared) == ([], True)
+    completing.completions.closed = True
+    completing.memory.sync(KafkaStorageError("no"))
+    completing.time.advance(seconds=60)
+    assert completing.memory.unsynced == []
+
+
+def test_a_decision_is_carried_out_once_another_sync_has_it(completing: Completing) -> None:
+    completing.memory.durable = False
+    entry = completing.decided("a")
+    completing.completions.begin(entry, entry.unsynced)
+    completing.memory.sync(KafkaStorageError("no room"))
+    completing.time.advance(seconds=LAST_RETRY_MS // 1000 - 1)
+    assert completing.memory.unsynced == []
+    completing.time.advance(seconds=1)
+    assert completing.markers.written == []
+    completing.memory.sync()
+    assert (completing.markers.written, entry.metadata.is_prepared) == (["a commit 3 v2"], False)
+    assert len(completing.memory.records) == 2  # the decision is not written again
 
 
 def test_complete_only_when_all_markers_are_durable(completing: Completing) -> None:

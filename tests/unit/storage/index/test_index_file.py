@@ -11,6 +11,7 @@ import pytest
 from support.fake_filesystem import FakeFileSystem, Operation
 from tidelog.storage.exceptions import CorruptIndexError, StorageError
 from tidelog.storage.index.offset_index import OffsetIndex, OffsetPosition
+from tidelog.storage.index.time_index import TimeIndex
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.io.page_cache import resident_by_mincore
 
@@ -266,3 +267,23 @@ def test_lookups_survive_a_map_that_is_closed_and_resized_under_them(tmp_path: P
         thread.join()
     assert wrong == []
     index.close()
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+def test_nobody_is_told_of_entries_before_the_last_one_is_loaded(
+    system: FakeFileSystem, monkeypatch: pytest.MonkeyPatch, kind: type[OffsetIndex | TimeIndex]
+) -> None:
+    """Whoever finds the count without the lock asks for the last entry, which was not there: AttributeError, in retention."""
+    index = kind(system, PATH, 100, 1024)
+    index.maybe_append(5, 110) if isinstance(index, TimeIndex) else index.append(110, 5)
+    index.close()
+    index = kind(system, PATH, 100, writable=False)
+    load_last, seen = kind._load_last, []
+
+    def loaded(self: OffsetIndex | TimeIndex, *arguments: object) -> None:
+        seen.append(repr(self))
+        load_last(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kind, "_load_last", loaded)
+    assert index.entries == 1
+    assert [told.endswith("entries=?)") for told in seen] == [True]

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_filesystem import FakeFileSystem
-from tidelog.storage.exceptions import CorruptIndexError, InvalidOffsetError
+from tidelog.storage.exceptions import CorruptIndexError, InvalidOffsetError, StorageError
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex, TxnIndexSearchResult
-from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import RealFileSystem, StrPath
+from tidelog.storage.log.stop_record import index_checksum
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "storage"
 PATH = "/00000000000000000095.txnindex"
@@ -122,6 +123,23 @@ def test_sanity_check_finds(system: FakeFileSystem) -> None:
     system.put(PATH, b"\0\1" + bytes(32))
     with pytest.raises(CorruptIndexError, match="version 1"):
         TransactionIndex(system, PATH, 95).all()
+
+
+def test_an_index_of_two_million_aborted_transactions_is_read() -> None:
+    """Of one small record each: with their markers 350 MB, a third of a segment of the default size."""
+
+    class LargeFile(FakeFileSystem):
+        def read_bytes(self, path: StrPath, limit: int = 64 << 20) -> bytes:
+            if limit < 2_000_000 * TransactionIndex.ENTRY_SIZE:
+                raise StorageError(f"more than the {limit} that are allowed here")
+            return super().read_bytes(path, limit)
+
+    system = LargeFile()
+    index = TransactionIndex(system, PATH, 95)
+    index.append(KAFKAS[0])
+    assert index.all() == KAFKAS[:1]
+    assert index_checksum(system, "", 95) is not None
+    index.close()
 
 
 def test_an_append_that_fails_leaves_no_trace(system: FakeFileSystem, index: TransactionIndex) -> None:

@@ -207,6 +207,18 @@ def test_an_emptied_control_batch_hides_the_marker_that_was_in_it() -> None:
         assert world.found() == rules
 
 
+def test_an_emptied_control_batch_ends_the_transaction_whose_marker_it_had() -> None:
+    """Found by the simulator (seed 3378): another one's abort behind it was held to be stable up to its first offset alone."""
+    begun = ProducerStateEntry(8, 0, -1, TIME + 8, 8, (BatchMetadata(0, 8, 0, TIME + 8),))
+    world = World(10, {10: [begun]}, cleaned_below=15)
+    world.check.add(header(11, is_transactional=True), LOG)
+    world.check.add_control(header(12, producer_id=8), [], LOG)
+    abort(world, 13)
+    world.check.passed(14)
+    world.check.check_index("/t-0/txn", [(0, AbortedTxn(7, 11, 13, 14))], 14)
+    assert world.found() == []
+
+
 def test_a_transaction_that_retention_took_may_have_ended_where_compaction_took_its_marker() -> None:
     """Its records were below the log's first segment, so nothing kept the marker, and the producer went on."""
     for cleaned_below, rules in ((15, []), (0, ["snapshot-differs", "txnindex-entry"])):

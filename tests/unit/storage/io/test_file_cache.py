@@ -58,6 +58,21 @@ def test_a_lease_outlives_eviction_and_discard() -> None:
     assert second.closed
 
 
+def test_what_is_opened_behind_the_close_goes_with_its_lease() -> None:
+    """Found by the simulator (seed 55): a coordinator that was still loading in a stop left its log open."""
+    cache: FileCache[Entry] = FileCache(2)
+    kept = cache.acquire("a", Entry)
+    cache.close()
+    late = cache.acquire("b", Entry)
+    assert not late.closed
+    assert not kept.closed
+    assert len(cache) == 0
+    late.release()
+    kept.release()
+    assert late.closed
+    assert kept.closed
+
+
 def test_peek_opens_nothing() -> None:
     cache: FileCache[Entry] = FileCache(1)
     assert cache.peek("a") is None

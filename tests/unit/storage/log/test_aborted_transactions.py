@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -227,6 +229,62 @@ def test_who_looks_for_the_first_time_in_the_midst_of_a_swap_is_told_of_what_he_
     world.fake.fail_when(None)
     assert told
     assert all(first_offsets == [1] for first_offsets in told), told
+    world.stop()
+
+
+def test_a_swap_that_failed_leaves_the_segments_that_stay_known() -> None:
+    """Each fetch of committed records went through a pool, and looked at each segment, until a later swap."""
+    world = cleaning_world()
+    log = world.log()
+    for number in range(2):
+        put(log, "a", str(number))
+        log.roll()
+    put(log, "b", "1")
+
+    def no_room(operation: Operation) -> OSError | None:
+        is_it = operation.kind == "rename" and str(operation.detail).endswith(".swap")
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_it else None
+
+    world.fake.fail_when(no_room)
+    before = log.segments
+    world.clean_all()
+    world.fake.heal()
+    assert log.segments is before
+    log.load_aborted()
+    assert log.aborted_are_loaded
+    world.stop()
+
+
+def test_two_that_look_at_once_do_not_mix_what_they_found() -> None:
+    """One with the list of before a roll, one with the list behind it: the segment in between had no aborted transaction."""
+    world = cleaning_world()
+    log = world.log()
+    append(log, "first")
+    log.roll()
+    producer = Producer(7)
+    producer.send(log, (b"a", b"1"))
+    append_marker(log, producer.producer_id, producer.epoch, commit=False)
+    older = log.segments
+    log.roll()
+    append(log, "last")
+    newer, turns = log.segments, [older]
+
+    class Interrupted(AbortedTransactions):
+        """Before the thread with the newer list sets any field, the one with the older list does all that it does."""
+
+        __slots__ = ()
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if turns and isinstance(value, tuple) and any(each is newer for each in (value, *value)):
+                self.load(turns.pop())
+            super().__setattr__(name, value)
+
+    log._aborted = Interrupted(log.log_directory)
+    log.load_aborted()
+    info, aborted = log.read_committed(1, 1000, limit_offset=log.last_stable_offset)
+    info.release()
+    assert not turns
+    assert [txn.producer_id for txn in aborted] == [7]
     world.stop()
 
 
@@ -505,4 +563,27 @@ def test_what_is_new_in_the_active_segments_index_is_read_alone(monkeypatch: pyt
         producer.end(log, commit=False)
         assert aborted(log) == [7] * 30 + [8] * (number + 1)
     monkeypatch.setattr(TransactionIndex, "all", whole)
+    world.stop()
+
+
+def test_who_looked_last_does_not_keep_the_files_of_segments_that_were_cleaned() -> None:
+    """Found by the simulator (seed 17): their room was taken until somebody read committed records there again."""
+    world = cleaning_world()
+    log = world.log()
+    put(log, "a", "1")
+    log.roll()
+    put(log, "a", "2")
+    log.roll()
+    put(log, "b", "1")
+    view = log.segments
+    assert aborted(log) == []
+    assert world.clean_all()
+    assert log.segments[0] is not view[0]
+    transactions = log._aborted
+    transactions.load(view)  # by one that is late
+    assert log.log_directory.pinned
+    del view
+    assert not log.log_directory.pinned
+    assert aborted(log) == []
+    assert transactions.is_loaded(log.segments)
     world.stop()

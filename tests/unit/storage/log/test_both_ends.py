@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.cleaning import Producer
 from support.fake_disk import KeepNone
 from support.fake_filesystem import Operation, PowerCut
 from support.logs import ROOT, World, append, read_records, values_of
@@ -178,6 +179,28 @@ def test_before_many_segments_go_the_new_start_of_the_log_is_on_disk() -> None:
         not str(operation.detail).endswith(".deleted") for operation in world.fake.trace[: steps.index(checkpoint)]
     )
     assert world.fake.rebuilt(KeepNone()).contents()[checkpoint] == b"0\n1\nt 0 4\n"
+    world.stop()
+
+
+def test_before_the_one_segment_goes_that_tells_of_an_abort_the_new_start_of_the_log_is_on_disk() -> None:
+    """Where a power cut brings its records back and not their index, readers would be given them as committed."""
+    world = World()
+    world.start(segment_bytes=1000, retention_bytes=1)
+    log = world.log()
+    producer = Producer(7)
+    producer.send(log, (b"k", b"v"))
+    producer.end(log, commit=False)
+    log.roll()
+    append(log, "a")
+    log.flush()
+    world.time.advance(0)
+    world.fake.trace.clear()
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    checkpoint = f"{ROOT}/log-start-offset-checkpoint"
+    steps = [operation.detail for operation in world.fake.trace if operation.kind == "rename"]
+    assert checkpoint in steps, "it was not written"
+    assert any(str(detail).endswith(".deleted") for detail in steps[steps.index(checkpoint) :])
+    assert not any(str(detail).endswith(".deleted") for detail in steps[: steps.index(checkpoint)])
     world.stop()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
+import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from support.mock_time import START_MS, MockScheduler, MockTime
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.exceptions import KafkaStorageError
+from tidelog.storage.exceptions import KafkaStorageError, LogClosedError
 from tidelog.storage.index.time_index import TimestampOffset
 from tidelog.storage.io.file_cache import FileCache
 from tidelog.storage.ledger.keeper import LedgerKeeper
@@ -396,3 +397,35 @@ def test_a_roll_that_the_disk_refuses_leaves_the_log_as_it_was(machine: Machine)
     machine.fake.heal()
     machine.append()
     assert machine.bases == [0, 3]
+
+
+def test_a_closed_log_keeps_nothing_of_those_who_came_late(machine: Machine) -> None:
+    """One exception that is raised again and again keeps each one's frames, with what they were about to append."""
+    machine.log.abandon()
+    for _ in range(3):
+        with pytest.raises(LogClosedError):
+            machine.append()
+    assert machine.log.failure is not None
+    assert machine.log.failure.__traceback__ is None
+
+
+def test_a_failed_log_keeps_nothing_of_those_who_came_late(machine: Machine) -> None:
+    machine.append()
+    machine.fake.fail_when(lambda step: OSError(errno.EIO, "gone") if step.kind == "sync" else None)
+    with pytest.raises(KafkaStorageError, match="sync failed"):
+        machine.log.flush()
+    machine.fake.heal()
+    failure = machine.log.failure
+    assert failure is not None
+    before = list(traceback.walk_tb(failure.__traceback__))
+    for _ in range(3):
+        with pytest.raises(KafkaStorageError, match="sync failed") as flushed:
+            machine.log.flush()
+        assert isinstance(flushed.value.__cause__, OSError)
+        with pytest.raises(KafkaStorageError, match="sync failed"), machine.log.standing_still():
+            pass
+    for _ in range(3):
+        with pytest.raises(KafkaStorageError, match="sync failed"):
+            machine.log.close()
+    assert machine.log.failure is failure
+    assert list(traceback.walk_tb(failure.__traceback__)) == before

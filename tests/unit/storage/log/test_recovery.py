@@ -85,6 +85,19 @@ def test_what_a_crash_left_half_written_is_no_warning(world: World, caplog: pyte
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+@pytest.mark.parametrize("recovery_point", [6, 7])
+def test_a_batch_that_lost_the_sector_of_its_offset_is_no_segment_of_its_own(world: World, recovery_point: int) -> None:
+    """Found by the simulator (seed 3315): no checksum covers it, and the log went on at offset 130621507791816967."""
+    unclean(world, recovery_point)
+    data = bytearray(world.fake.contents()[path(6)])
+    position = 12 + int.from_bytes(data[8:12], "big")
+    data[position : position + 8] = (130_621_507_791_816_967).to_bytes(8, "big")
+    world.fake.put(path(6), bytes(data))
+    log = start(world)
+    assert (log.log_end_offset, content(log)) == (7, WHOLE[:7])
+    assert log.segment_count == 3
+
+
 @pytest.mark.parametrize("recovery_point", [4, 5, 7, 8, None])
 @pytest.mark.damaged("what lay in the damage is missing for good")
 def test_damage_below_the_recovery_point_takes_nothing_sound_with_it(world: World, recovery_point: int | None) -> None:

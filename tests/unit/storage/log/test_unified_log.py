@@ -32,9 +32,13 @@ from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record, iterate_batches
 from tidelog.storage.exceptions import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceError
 from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.ledger.keeper import LedgerKeeper
+from tidelog.storage.log import retention_executor
 from tidelog.storage.log.unified_log import UnifiedLog
 from tidelog.storage.manager.log_manager import LogManager
 from tidelog.storage.scheduler import ThreadPoolScheduler
+from tidelog.storage.segment import file_records
+from tidelog.storage.segment.log_segment import LogSegment
 from tidelog.storage.values import AppendOrigin, LogAppendInfo
 
 NEVER = 2**63 - 1
@@ -206,6 +210,124 @@ def test_producers_are_known_after_stop_kill_and_truncation(world: World) -> Non
         assert (info.first_offset, info.duplicate) == (9, True)
     log.truncate_to(6)
     assert append(log, "a", producer_id=7, producer_epoch=0, base_sequence=6) == 6
+
+
+@pytest.mark.parametrize("rolled", ["before", "by retention"])
+def test_a_producer_is_known_after_a_kill_that_comes_right_after_retention(world: World, rolled: str) -> None:
+    """The snapshot of the roll was still to be written when the records went."""
+    world.start(retention_ms=1000)
+    log = world.log("t2")
+    append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=0, base_sequence=0)
+    if rolled == "before":
+        log.roll()
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    world.kill()
+    world.start()
+    again = batch("a", producer_id=7, producer_epoch=0, base_sequence=0)
+    info = world.log("t2").append_as_leader(again, 0, len(again))
+    assert (info.first_offset, info.duplicate) == (0, True)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_batches_that_were_under_way_when_the_daemon_ended_are_known_though_a_snapshot_has_the_last_alone(
+    world: World, end: str
+) -> None:
+    """It was OUT_OF_ORDER_SEQUENCE_NUMBER, for good: another producer's batches, markers and a roll are between."""
+    world.start(segment_bytes=4000)
+    log = world.log("t2")
+    for sequence in range(10):
+        append(log, "a", producer_id=7, producer_epoch=3, base_sequence=sequence)
+        append(log, "b" * 100, producer_id=8, producer_epoch=3, base_sequence=sequence)
+        if sequence == 6:
+            log.roll()
+    log.roll()
+    getattr(world, end)()
+    world.start(segment_bytes=4000)
+    log = world.log("t2")
+
+    def send_again(sequence: int, epoch: int = 3) -> tuple[int, bool]:
+        again = batch("a", producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+        info = log.append_as_leader(again, 0, len(again))
+        return info.first_offset, info.duplicate
+
+    assert [send_again(sequence) for sequence in range(5, 10)] == [
+        (10, True),
+        (12, True),
+        (14, True),
+        (16, True),
+        (18, True),
+    ]
+    with pytest.raises(OutOfOrderSequenceError, match="sequence 4 does not follow 9"):
+        send_again(4)
+    assert send_again(10) == (20, False)
+    assert send_again(6) == (12, True)
+    with pytest.raises(OutOfOrderSequenceError):
+        send_again(5)
+
+
+def test_no_batch_of_an_earlier_epoch_is_found_in_the_log(world: World) -> None:
+    log = world.log("t2")
+    last = 2**31 - 1
+    append(log, "a", producer_id=7, producer_epoch=2, base_sequence=last)
+    append(log, "b", producer_id=7, producer_epoch=3, base_sequence=0)
+    world.stop()
+    world.start()
+    again = batch("a", producer_id=7, producer_epoch=3, base_sequence=last)
+    with pytest.raises(OutOfOrderSequenceError):
+        world.log("t2").append_as_leader(again, 0, len(again))
+
+
+def test_a_producer_that_steps_back_is_looked_for_in_the_log_once_and_not_far(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    headers_before = LogSegment.headers_before
+
+    def counted(segment: LogSegment, offset: int) -> Any:
+        headers = headers_before(segment, offset)
+        looked.append(len(headers))
+        return headers
+
+    monkeypatch.setattr(LogSegment, "headers_before", counted)
+    world.start(index_interval_bytes=200)
+    log = world.log("t2")
+    for sequence in range(400):
+        append(log, "a" * 150, producer_id=7 + sequence % 2, producer_epoch=0, base_sequence=sequence // 2)
+    world.stop()
+    world.start(index_interval_bytes=200)
+    log = world.log("t2")
+    for _ in range(3):
+        again = batch("a", producer_id=7, producer_epoch=0, base_sequence=100)
+        with pytest.raises(OutOfOrderSequenceError):
+            log.append_as_leader(again, 0, len(again))
+    assert len(looked) == 1
+    assert 10 <= looked[0] <= 130, "64 entries, of one or two batches each"
+
+
+@pytest.mark.parametrize(("size", "segments"), [(60, 64), (20_000, 5)])
+def test_a_producer_is_looked_for_in_few_segments_however_many_there_are(
+    world: World, monkeypatch: pytest.MonkeyPatch, size: int, segments: int
+) -> None:
+    """The look went through all of the log where its producer had but one batch: on the loop, for seconds."""
+    looked: list[int] = []
+    headers_before = LogSegment.headers_before
+
+    def counted(segment: LogSegment, offset: int) -> Any:
+        looked.append(len(headers := headers_before(segment, offset)))
+        return headers
+
+    monkeypatch.setattr(LogSegment, "headers_before", counted)
+    world.start(segment_bytes=size)
+    log = world.log("t2")
+    for sequence in range(100 if size < 10_000 else 2_000):
+        append(log, "a", producer_id=8, producer_epoch=0, base_sequence=sequence)
+    append(log, "a", producer_id=7, producer_epoch=0, base_sequence=9)
+    world.stop()
+    world.start(segment_bytes=size)
+    again = batch("a", producer_id=7, producer_epoch=0, base_sequence=8)
+    with pytest.raises(OutOfOrderSequenceError):
+        world.log("t2").append_as_leader(again, 0, len(again))
+    assert 1 <= len(looked) <= segments
 
 
 def test_a_producers_state_outlives_its_records_and_lasts_its_time() -> None:
@@ -513,6 +635,54 @@ def test_a_look_up_that_is_overtaken_answers_from_what_is_left(event: str, left:
     assert largest.offset == left[-1]
 
 
+@pytest.mark.parametrize("by", ["deletion", "retention"])
+@pytest.mark.damaged("a name is put back")
+def test_who_opens_files_late_that_are_deleted_does_not_keep_them_open(world: World, by: str) -> None:
+    """Found by the simulator (seed 5799): the cache had them until others pushed them out, and the disk's room was not free."""
+    world.start(file_delete_delay_ms=10_000)
+    append(world.log(), "a")
+    world.stop()
+    world.start()
+    segment = world.log().segments[0]
+    if by == "deletion":
+        world.manager.delete("t", 0)
+    else:
+        segment.mark_deleted()
+        world.fake.rename(
+            f"{ROOT}/t-0/{0:020d}.log.deleted", f"{ROOT}/t-0/{0:020d}.log"
+        )  # opened just before it was renamed
+    lease = segment.lease_file()
+    assert lease.pread(10, 0)
+    lease.release()
+    assert not [file.path for file in world.fake.open_files if file.path.endswith(".log")]
+
+
+def test_who_reads_the_largest_timestamp_while_the_first_record_comes_does_not_take_it_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the simulator (seed 4908): retention went by an older one, and a wrong entry in the time index followed."""
+    append(world.log(), "a", timestamp=START_MS)
+    world.stop()
+    world.start()
+    log, agrees = world.log(), file_records.agrees
+    late = START_MS + 1000
+
+    def agrees_late(*asked: Any) -> bool:
+        monkeypatch.setattr(file_records, "agrees", agrees)
+        found = agrees(*asked)
+        append(log, "b", timestamp=late)
+        return found
+
+    monkeypatch.setattr(file_records, "agrees", agrees_late)
+    log.lookup_by_timestamp(late)
+    assert log.log_end_offset == 2
+    assert log.segments[0].largest_timestamp() == late
+    log.roll()
+    found = log.lookup_by_timestamp(late)
+    assert found is not None
+    assert found.offset == 1
+
+
 @pytest.mark.damaged("reading it fails")
 def test_a_disk_that_fails_under_a_reader_is_an_error_and_not_a_missing_offset(world: World) -> None:
     log = world.log()
@@ -701,6 +871,71 @@ def test_what_delete_records_took_does_not_come_back_when_one_segment_goes(world
         assert other.log("t2").log_start_offset == 1, name
 
 
+def test_what_delete_records_took_stays_in_a_checkpoint_that_comes_before_its_files_are_renamed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the simulator (seed 6015): the list said already that the log begins at a segment, and the files did not."""
+    world.start(segment_bytes=150)
+    log = world.log("t2")
+    append(log, "a" * 100)
+    append(log, "b" * 100)
+    log.flush()
+    log.raise_log_start_offset(1)
+    assert world.manager.checkpoint_log_start_offsets()
+    states: list[tuple[str, FakeFileSystem]] = []
+
+    def checkpointed(*_: Any) -> None:
+        assert world.manager.checkpoint_log_start_offsets()
+        states.extend(world.fake.power_cut_states(seeds=20))
+
+    monkeypatch.setattr(LedgerKeeper, "delete", checkpointed)
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    assert states
+    for name, state in states:
+        other = World(state, damaged="")
+        other.start()
+        assert other.log("t2").log_start_offset == 1, name
+
+
+def test_a_producer_whose_snapshot_a_kill_prevented_is_known_after_retention_and_another_kill(world: World) -> None:
+    """A start that begins behind the roll, since that was synced, makes no snapshot there: retention has to."""
+    world.start(retention_ms=1000)
+    log = world.log("t2")
+    append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=0, base_sequence=0)
+    log.roll()
+    append(log, "other", timestamp=START_MS)
+    log.flush()  # before the roll's own flush has come to its snapshot
+    world.manager.checkpoint_recovery_points()
+    world.kill()
+    world.start(retention_ms=1000)
+    log = world.log("t2")
+    world.time.advance(milliseconds=100)
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    world.kill()
+    world.start()
+    again = batch("a", producer_id=7, producer_epoch=0, base_sequence=0)
+    info = world.log("t2").append_as_leader(again, 0, len(again))
+    assert (info.first_offset, info.duplicate) == (0, True)
+
+
+def test_offsets_are_not_given_again_where_a_power_cut_takes_the_names_of_a_roll_and_a_deletion(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the simulator (seed 2091): the name of the next segment was not durable yet when the last one went."""
+    world.start(segment_bytes=1000, retention_ms=10, file_delete_delay_ms=0)
+    log = world.log("t2")
+    append(log, "a")
+    log.flush()
+    world.time.advance(1000)
+    # The roll's flush has taken the snapshot along, and has not come to the directory yet.
+    monkeypatch.setattr(retention_executor, "_keep_producers", lambda *_: None)
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    for name, state in world.fake.power_cut_states(seeds=40):
+        other = World(state, damaged="")
+        other.start()
+        assert other.log("t2").log_end_offset == 1, name
+
+
 def test_a_failed_sync_stops_the_log(world: World) -> None:
     world.start(flush_messages=1)
     log = world.log("t2")
@@ -765,7 +1000,167 @@ def test_a_full_disk_at_any_call_of_an_append_gives_no_offset_twice(world: World
             assert read_records(world.log(f"t{fail_at}"), offset)[0].offset == offset
 
 
+def test_a_roll_of_which_a_file_stays_is_the_last_append_before_a_restart(world: World) -> None:
+    """The segment went on beyond the base of the file that stayed, and the next start lost what was acknowledged there."""
+    world.start(segment_bytes=300)
+    log = world.log()
+    appended = [append(log, "x" * 100)]
+    left = log.local.directory.file(log.log_end_offset, ".log")
+    world.fake.fail_when(
+        lambda operation: (
+            OSError(errno.EIO, "bad")
+            if operation.path.endswith(".index") or (operation.kind, operation.path) == ("unlink", left)
+            else None
+        )
+    )
+    with pytest.raises(KafkaStorageError, match="appending failed"):
+        append(log, "x" * 200)
+    world.fake.heal()
+    assert world.fake.exists(left)
+    with pytest.raises(
+        KafkaStorageError, match=r"takes no appends until a restart: .* of a roll that failed can.t be removed"
+    ):
+        append(log, "y")
+    for end in (world.kill, world.stop):
+        end()
+        world.start(segment_bytes=300)
+        log = world.log()
+        appended.append(append(log, "z" * 100))
+    assert appended == [0, 1, 2]
+    assert [record.offset for record in read_records(log, 0)] == [0, 1, 2]
+
+
 # --- deletion ---
+
+
+@pytest.mark.parametrize("ways", ["DeleteRecords", "retention"])
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_deleted_segment_whose_files_stay_takes_nothing_with_it_and_does_not_come_back(
+    world: World, ways: str, end: str
+) -> None:
+    """The next start went on from it: it cut the log at its end, with all that was behind; or it read it again."""
+    world.start(segment_bytes=300, retention_ms=1000)
+    log = world.log("t2")
+    old = START_MS - 5000 if ways == "retention" else START_MS
+    for number in range(6):
+        append(log, "x" * 200, timestamp=old if number < 4 else START_MS)
+    assert [segment.base_offset for segment in log.segments] == list(range(6))
+    if ways == "DeleteRecords":
+        log.increment_log_start_offset(4)
+        assert world.manager.checkpoint_log_start_offsets()
+    stays = log.local.directory.file(1, ".log")
+    world.fake.fail_when(
+        lambda operation: OSError(errno.EIO, "bad") if operation.kind == "rename" and operation.path == stays else None
+    )
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0, 1, 2, 3]
+    world.fake.heal()
+    world.manager.checkpoint_log_start_offsets()
+    getattr(world, end)()
+    world.start(segment_bytes=300)
+    log = world.log("t2")
+    assert (log.log_start_offset, log.log_end_offset, log.holes) == (4, 6, ())
+    assert [record.offset for record in read_records(log, 4)] == [4, 5]
+
+
+def leave_a_file(world: World) -> UnifiedLog:
+    """Of segments 0 to 6 retention takes the first four, of which 1 to 3 stay on the disk; 4 is old in three seconds."""
+    world.start(segment_bytes=300, retention_ms=1000)
+    log = world.log("t2")
+    for number in range(7):
+        append(log, "x" * 200, timestamp=START_MS - 5000 if number < 4 else START_MS + (4000 if number > 4 else 0))
+    world.time.advance(0)
+    stays = log.local.directory.file(1, ".log")
+    world.fake.fail_when(
+        lambda operation: OSError(errno.EIO, "bad") if operation.kind == "rename" and operation.path == stays else None
+    )
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0, 1, 2, 3]
+    world.fake.heal()
+    log.flush()
+    world.time.advance(milliseconds=3000)
+    return log
+
+
+@pytest.mark.parametrize("is_saved", [True, False], ids=["kill", "bad disk and kill"])
+def test_a_segment_that_goes_after_others_have_stayed_leaves_no_gap_behind_them(world: World, is_saved: bool) -> None:
+    """It was renamed before the start offset was written: the next start took the gap for the end, and cut the log there."""
+    log = leave_a_file(world)
+
+    def no_checkpoint(operation: Operation) -> OSError | None:
+        is_it = "log-start-offset-checkpoint" in operation.path
+        return OSError(errno.EIO, "bad") if is_it and not is_saved else None
+
+    world.fake.fail_when(no_checkpoint)
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [4]
+    world.fake.heal()
+    world.kill()
+    world.start(segment_bytes=300)
+    log = world.log("t2")
+    assert log.log_end_offset == 7
+    assert [record.offset for record in read_records(log, log.log_start_offset)][-2:] == [5, 6]
+
+
+def test_a_start_keeps_no_file_open_of_the_segments_that_it_removes(world: World) -> None:
+    assert leave_a_file(world).delete_old_segments()
+    world.time.advance(days=1)
+    world.stop()
+    world.start(segment_bytes=300)
+    there = set(world.fake.paths())
+    assert [file.path for file in world.fake.open_files if file.path not in there] == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("end", ["power cut", "kill"])
+@pytest.mark.damaged("a power cut takes what nobody has synced")
+def test_what_retention_took_first_stays_deleted_once_delete_records_has_said_so(
+    world: World, end: str, seed: int
+) -> None:
+    """DeleteRecords found the log at a start that retention had not made durable, and wrote nothing."""
+    world.start(segment_bytes=300, retention_ms=1000)
+    log = world.log("t2")
+    for number in range(3):
+        append(log, "x" * 200, timestamp=START_MS - 5000 if not number else START_MS)
+    log.flush()
+    if end == "kill":  # between the new start and the rename
+        log.local.deletion_lock.acquire()
+        log.raise_log_start_offset(1)
+        log.local.take_out_below(1)
+    else:
+        assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    assert not log.increment_log_start_offset(1)
+    assert world.manager.note_log_starts([("t2", 0)]) == set()
+    world.kill() if end == "kill" else world.cut_power(seed)
+    world.start(segment_bytes=300)
+    assert world.log("t2").log_start_offset == 1
+
+
+def test_retention_leaves_a_log_alone_that_has_failed(world: World) -> None:
+    """It went on with rolls and deletions, whose producer snapshots a failed log does not write any more."""
+    world.start(retention_ms=1000)
+    log = world.log("t2")
+    append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=0, base_sequence=0)
+    world.fake.fail_when(lambda operation: OSError(errno.EIO, "bad") if operation.kind == "sync" else None)
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    world.fake.heal()
+    assert log.delete_old_segments() == []
+    world.kill()
+    world.start(retention_ms=1000)
+    log = world.log("t2")
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    world.kill()
+    world.start()
+    assert world.log("t2").producers.entry(7) is not None
+
+
+def test_retention_makes_room_on_a_full_disk_though_a_snapshot_has_none(world: World) -> None:
+    world.start(retention_ms=1000)
+    log = world.log("t2")
+    append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=0, base_sequence=0)
+    world.fake.fail_when(
+        lambda operation: OSError(errno.ENOSPC, "full") if operation.path.endswith(".snapshot.tmp") else None
+    )
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    assert (log.log_start_offset, log.local.failure) == (1, None)
 
 
 def test_retention_reaches_the_active_segment_with_no_write_arriving(world: World) -> None:

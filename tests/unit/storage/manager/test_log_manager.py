@@ -192,6 +192,38 @@ def test_a_deleted_log_is_freed_without_the_cycle_collector() -> None:
     world.stop()
 
 
+def test_a_deleted_directory_that_cannot_be_removed_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.start()
+    for topic in "abc":
+        append(world.log(topic), "v")
+        world.manager.delete(topic, 0)
+    world.stop()
+
+    def left() -> set[str]:
+        return {path.split("/")[2] for path in world.fake.paths() if "-delete" in path}
+
+    first, *_ = sorted(left())
+    assert len(left()) == 3
+    world.start()
+    world.fake.fail_when(
+        lambda operation: (
+            OSError(5, "Input/output error") if operation.kind == "unlink" and f"/{first}/" in operation.path else None
+        )
+    )
+    world.manager.start()
+    world.time.advance(1)
+    assert left() == {first}
+    assert f"{first} could not be removed: [Errno 5]" in caplog.text
+    world.fake.heal()
+    world.stop()
+    world.start()
+    world.manager.start()
+    world.time.advance(1)
+    assert left() == set()
+    world.stop()
+
+
 def test_the_flush_of_a_roll_whose_log_was_deleted_before_it_came_is_no_error() -> None:
     """The scheduler would log one with each topic that is deleted right after a roll."""
     world = World()

@@ -225,6 +225,52 @@ def test_a_disk_that_refuses_leaves_the_log_whole(world: World, kind: str) -> No
     assert len(read_records(world.log(), 0)) == end
 
 
+@pytest.mark.parametrize("kind", ["rename", "sync_directory"])
+@pytest.mark.parametrize("ends_by", [World.stop, World.kill])
+def test_what_was_deleted_stays_so_where_a_move_stops_half_way(
+    world: World, ends_by: Callable[[World], None], kind: str
+) -> None:
+    """Checkpoints go on meanwhile, and the next start goes by those of the directory that has the copy."""
+    world.log().increment_log_start_offset(3)
+    world.manager.note_log_starts([("t", 0)])
+    move = begun(world)
+    move.copy(free)
+    world.fake.fail_when(
+        lambda operation: (
+            OSError(errno.EIO, "broken")
+            if operation.kind == kind and TWO in operation.path and not world.fake.exists(f"{ONE}/t-0")
+            else None
+        )
+    )
+    with pytest.raises(KafkaStorageError, match="half way"):
+        move.commit()
+    world.fake.fail_when(lambda _operation: None)
+    world.manager.end_move(move)
+    assert world.manager.checkpoint_log_start_offsets()
+    ends_by(world)
+    world.start(segment_bytes=700, index_interval_bytes=300)
+    assert world.log().directory == f"{TWO}/t-0"
+    assert (world.log().log_start_offset, world.log().log_end_offset) == (3, 6)
+
+
+def test_a_topic_whose_move_stopped_half_way_is_in_no_checkpoint_after_its_deletion(world: World) -> None:
+    move = begun(world)
+    move.copy(free)
+    world.fake.fail_when(
+        lambda operation: (
+            OSError(errno.EIO, "broken") if operation.kind == "rename" and not world.fake.exists(f"{ONE}/t-0") else None
+        )
+    )
+    with pytest.raises(KafkaStorageError, match="half way"):
+        move.commit()
+    world.fake.fail_when(lambda _operation: None)
+    world.manager.end_move(move)
+    with pytest.raises(KafkaStorageError):  # the next start does
+        world.manager.delete("t", 0)
+    assert world.manager.checkpoint_recovery_points()
+    assert b"t 0 " not in world.fake.contents()[f"{TWO}/recovery-point-offset-checkpoint"]
+
+
 def test_a_name_without_room_for_a_copys_is_refused(world: World) -> None:
     name = "t" * 249
     world.log(name)

@@ -199,6 +199,20 @@ def test_new_partitions_go_where_the_fewest_are() -> None:
     world.stop()
 
 
+def test_a_wall_clock_that_is_set_back_puts_off_no_flush(world: World) -> None:
+    world.start(flush_ms=1000)
+    log = world.log()
+    world.manager.start()
+    append(log, "one")
+    world.time.advance(1000)
+    assert log.recovery_point == 1
+    world.time.set_wall_clock(world.time.milliseconds() - 1_800_000)
+    append(log, "two")
+    world.time.advance(1000)
+    assert log.recovery_point == 2
+    world.stop()
+
+
 def test_many_rolls_wait_for_one_flush(world: World) -> None:
     """A disk that is slower than the rolls must not get a queue of tasks in front of retention."""
     world.start(segment_bytes=100, retention_ms=-1)

@@ -89,6 +89,17 @@ def test_another_version_or_nonsense_is_unknown(content: bytes) -> None:
     assert read_memory(system, "/data") == Memory()
 
 
+def test_a_path_where_a_files_name_should_be_makes_it_unknown() -> None:
+    """Found by the fuzzer: it was kept, and another name was written."""
+    found = {"topic": "t", "partition": 0, "base": 0, "stamp": [None], "found": [["0/0.log", 4, "batch-crc", "x", 6]]}
+    content = {
+        "version": 1, "pass": 7, "begunMs": 5, "at": None, "done": 9, "wholeBegunMs": 1, "wholeMs": 2, "damage": [found],
+    }  # fmt: skip
+    system = FakeFileSystem()
+    system.put("/data/tidelog-scrub", seal(json.dumps(content).encode()))
+    assert read_memory(system, "/data") == Memory()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

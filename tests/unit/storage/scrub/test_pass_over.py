@@ -653,6 +653,69 @@ def test_what_can_not_be_held_against_its_files_at_a_start_is_not_forgotten() ->
     assert [damage.path for damage in present(later)] == [path]
 
 
+def copied(world: World, *paths: str) -> None:
+    """A stop and a start, between which the files were copied: others, with other times."""
+    world.stop()
+    for path in paths:
+        world.fake.put(path, world.fake.contents()[path])
+        world.fake.set_modified_ms(path, 12345)
+    world.start()
+
+
+def test_what_is_damaged_in_a_copy_of_the_directory_was_found_when_it_was() -> None:
+    world = world_with()
+    paths = [flip(world, 0), flip(world, 1)]
+    scrub = scrub_of(world)
+    run(scrub)
+    before = [(damage.path, damage.found_ms) for damage in present(scrub)]
+    assert [path for path, _ in before] == paths
+    scrub.stop()
+    copied(world, *paths)
+    world.time.advance(10_000)
+    again = scrub_of(world)
+    for _ in range(30):
+        again.step()
+    assert [(damage.path, damage.found_ms) for damage in present(again)] == before
+    assert again.status().found == 0
+
+
+def test_what_was_not_looked_at_yet_is_not_forgotten_at_a_stop() -> None:
+    world = world_with()
+    paths = [flip(world, 0), flip(world, 1)]
+    scrub = scrub_of(world)
+    run(scrub)
+    scrub.stop()
+    copied(world, *paths)
+    again = scrub_of(world, rate=1)
+    while not present(again):
+        again.step()
+    assert [damage.path for damage in present(again)] == paths[:1]
+    again.stop()
+    assert [segment.base_offset for segment in read_memory(world.fake, ROOT).damage] == [
+        segment.base_offset for segment in world.log().segments[:2]
+    ]
+    restarted(world)
+    later = scrub_of(world)
+    for _ in range(30):
+        later.step()
+    assert [damage.path for damage in present(later)] == paths
+
+
+def test_damage_whose_segment_went_before_the_start_is_forgotten() -> None:
+    world = world_with()
+    flip(world, 0)
+    scrub = scrub_of(world)
+    run(scrub)
+    scrub.stop()
+    retention(world)
+    restarted(world)
+    again = scrub_of(world)
+    run_again(again)
+    again.stop()
+    assert again.status().damage == ()
+    assert read_memory(world.fake, ROOT).damage == ()
+
+
 # --- files that can't be read ---
 
 

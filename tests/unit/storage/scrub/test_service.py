@@ -12,8 +12,9 @@ from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.loader import load_config
 from tidelog.storage.clock import SystemTime
 from tidelog.storage.scheduler import ThreadPoolScheduler
+from tidelog.storage.scrub import service
 from tidelog.storage.scrub.pass_over import PASS_MS
-from tidelog.storage.scrub.service import TASK, LogScrubber
+from tidelog.storage.scrub.service import TASK, LogScrubber, _scrub_of
 from tidelog.storage.scrub.status import NEVER, ScrubState
 
 DIRECTORIES = (f"{ROOT}/one", f"{ROOT}/two")
@@ -127,6 +128,27 @@ def test_a_start_does_not_fail_over_what_was_damaged(world: World) -> None:
     again.start()
     world.time.advance(DELAY_MS + 1000)
     assert [status.damage for status in again.statuses()] == before
+
+
+def test_a_scrubber_that_could_not_be_made_is_made_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def make(path: str, *arguments: Any) -> Any:
+        made.append(path)
+        if made.count(path) == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return _scrub_of(path, *arguments)
+
+    monkeypatch.setattr(service, "_scrub_of", make)
+    scrubber = scrubber_of(world)
+    scrubber.start()
+    for _ in DIRECTORIES:
+        with pytest.raises(OSError, match="Too many"):
+            world.time.advance(DELAY_MS)
+    assert sorted(made) == sorted(DIRECTORIES)
+    world.time.advance(61_000)
+    assert [status.pass_number for status in scrubber.statuses()] == [1, 1]
+    assert world.time.waiting().count(TASK) == 2, "one task for each directory"
 
 
 def test_the_rate_is_told_from_the_start_on(world: World) -> None:

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from support.fake_disk import KeepNone
+from support.fake_filesystem import Operation
 from support.logs import ROOT, World, append, read_records, values_of
 from support.mock_time import START_MS
+from tidelog.protocol.records.record_batch import iterate_batches
 from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.index.time_index import TimestampOffset
+from tidelog.storage.io.file_cache import FileCache
 from tidelog.storage.log.local_log import no_checkpoint
 from tidelog.storage.log.unified_log import UnifiedLog
 from tidelog.storage.segment.log_segment import LogSegment
@@ -28,6 +33,11 @@ def world() -> World:
         append(log, value, timestamp=START_MS + value[0])
     world.time.advance(0)
     return world
+
+
+def batches_of(data: bytes) -> list[bytes]:
+    ends = [header.position + header.size for header in iterate_batches(data)]
+    return [data[start:end] for start, end in pairwise([0, *ends])]
 
 
 def clean(world: World, old: tuple[LogSegment, ...]) -> CleanedSegment:
@@ -72,6 +82,31 @@ def test_readers_see_the_new_segments_and_so_does_the_next_start(world: World) -
     log = world.start().logs()[0]
     assert values_of(read_records(log, 0)) == [*after, b"next"]
     assert world.manager.recovery_stats.bytes_scanned == 0
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
+def test_who_is_about_to_open_the_files_at_a_swap_reads_the_old_ones(
+    world: World, monkeypatch: pytest.MonkeyPatch, index: int
+) -> None:
+    """Found by the simulator (seed 6153): he opened the new file by its old name, and read at the old one's positions; or found
+    none, of a segment that was merged into the one before (seed 5979)."""
+    world.stop()
+    log = world.start().logs()[0]
+    before = log.segments
+    cache, happened = before[0]._directory.cache, []
+    acquire = cache.acquire
+
+    def acquire_late(*asked: Any) -> Any:
+        monkeypatch.setattr(FileCache, "acquire", lambda cache, *asked: acquire(*asked))
+        happened.append(swap(world, log))
+        return acquire(*asked)
+
+    monkeypatch.setattr(FileCache, "acquire", lambda cache, *asked: acquire_late(*asked))
+    file = before[index].lease_file()
+    assert happened == [True]
+    assert VALUES[index * 3 + 2] in file.pread(before[index].size, 0)
+    file.release()
 
 
 @pytest.mark.damaged("the swap takes out offsets as no cleaner does")
@@ -181,6 +216,71 @@ def test_a_failure_before_the_originals_are_touched_changes_nothing(world: World
     assert values_of(read_records(log, 0)) == VALUES
     assert append(log, "next") == 8
     assert swap(world, log)
+
+
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
+def test_a_failed_swap_of_which_a_file_stays_is_the_last_change_before_a_restart(world: World) -> None:
+    """The next start would put it in the place of what had come there since: records that a later pass took would be back."""
+    log = world.log()
+    world.fake.fail_when(
+        lambda operation: (
+            OSError(errno.EIO, "bad")
+            if (operation.kind == "unlink" and operation.path.endswith(".swap"))
+            or (
+                operation.kind == "sync_directory"
+                and leftovers(world) != []
+                and f"{T}/{0:020d}.log.swap" in leftovers(world)
+            )
+            else None
+        )
+    )
+    with pytest.raises(KafkaStorageError, match="could not be put in place"):
+        swap(world, log)
+    world.fake.heal()
+    assert f"{T}/{0:020d}.log.swap" in leftovers(world)
+    assert values_of(read_records(log, 0)) == VALUES
+    with pytest.raises(
+        KafkaStorageError, match=r"takes no appends until a restart: .* of a swap that failed can.t be removed"
+    ):
+        append(log, "next")
+    world.kill()
+    log = world.start(segment_bytes=500, index_interval_bytes=100).logs()[0]
+    assert values_of(read_records(log, 0)) == [VALUES[0], VALUES[3], VALUES[6], VALUES[7]]
+    assert append(log, "next") == 8
+
+
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
+def test_half_of_a_swap_is_not_put_in_place_by_the_next_start(world: World) -> None:
+    """Of two new segments the second, which begins within an original, keeps its `.swap`: what says that the swap was not
+    complete has to stay with it."""
+    log = world.log()
+    old = log.segments[:2]
+    contents = world.fake.contents()
+    found = batches_of(contents[f"{T}/{0:020d}.log"] + contents[f"{T}/{3:020d}.log"])
+    new = []
+    for base, picked in ((0, (0, 2, 3)), (4, (4, 5))):
+        data = b"".join(found[offset] for offset in picked)
+        for suffix, content in ((".log", data), (".index", b""), (".timeindex", b"")):
+            file = world.fake.open(f"{T}/{base:020d}{suffix}.cleaned", create=True)
+            file.append(content)
+            file.close()
+        largest = TimestampOffset(START_MS + 102, picked[-1])
+        new.append(CleanedSegment(base, len(data), START_MS + 97, largest, len(picked)))
+
+    def bad(operation: Operation) -> OSError | None:
+        is_rename = operation.kind == "rename" and operation.path == f"{T}/{0:020d}.log.cleaned"
+        is_unlink = operation.kind == "unlink" and operation.path == f"{T}/{4:020d}.log.swap"
+        return OSError(errno.EIO, "bad") if is_rename or is_unlink else None
+
+    world.fake.fail_when(bad)
+    with pytest.raises(KafkaStorageError):
+        log.replace_segments(new, old)
+    world.fake.heal()
+    assert log.failure is not None
+    world.kill()
+    world.start(segment_bytes=500, index_interval_bytes=100)
+    assert [segment.base_offset for segment in world.log().segments] == [0, 3, 6]
+    assert [record.offset for record in read_records(world.log(), 0)] == list(range(8))
 
 
 @pytest.mark.damaged("the swap takes out offsets as no cleaner does")

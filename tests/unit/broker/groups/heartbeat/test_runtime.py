@@ -105,9 +105,27 @@ def test_what_a_failed_sync_has_lost_is_told_to_nobody(harness):
     harness.log.sync(KafkaStorageError("gone"))
     with pytest.raises(ProtocolError):
         harness.loop.run_until_complete(first)
+    again = harness.loop.create_task(run(harness, Outcome("hello")))
+    harness.loop.run_until_complete(harness.loop.create_task(_turn()))
+    assert not again.done()
+    harness.log.sync(KafkaStorageError("gone"))
     with pytest.raises(ProtocolError) as caught:
-        harness.loop.run_until_complete(harness.loop.create_task(run(harness, Outcome("hello"))))
+        harness.loop.run_until_complete(again)
     assert caught.value.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_what_a_failed_sync_held_back_is_told_after_the_next_one(harness):
+    harness.log.durable = False
+    first = harness.loop.create_task(run(harness, joined("a")))
+    harness.loop.run_until_complete(harness.loop.create_task(_turn()))
+    harness.log.sync(KafkaStorageError("no room"))
+    with pytest.raises(ProtocolError):
+        harness.loop.run_until_complete(first)
+    again = harness.loop.create_task(run(harness, Outcome("hello")))
+    harness.loop.run_until_complete(harness.loop.create_task(_turn()))
+    harness.log.sync()
+    assert harness.loop.run_until_complete(again) == "hello"
+    assert run(harness, Outcome("hello")) == "hello"
 
 
 async def _turn():

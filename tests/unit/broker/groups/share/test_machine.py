@@ -13,6 +13,7 @@ from tidelog.broker.groups.share.group import ShareGroup, StatePartitions
 from tidelog.broker.groups.share.machine import Machine, ShareHeartbeat, ShareHeartbeatResult
 from tidelog.broker.groups.store.group import GroupType
 from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.storage.exceptions import KafkaStorageError
 
 
 class Rig:
@@ -213,3 +214,19 @@ def test_a_share_group_has_no_committed_offsets_and_stays(rigs: Callable[..., Ri
     assert rig.harness.groups.delete_group("g") is ErrorCode.NONE
     assert rig.heartbeat_groups.read("g") is None
     rig.check_replay()
+
+
+def test_topics_that_go_while_the_disk_is_full_are_noticed_afterwards(rigs: Callable[..., Rig]) -> None:
+    """What was seen of the topics was noted before the records of it could be written."""
+    rig = rigs()
+    rig.ready("orders", "bills")
+    told = rig.beat("ann", 0, "orders", "bills")
+    assert len(told.assignment) == 2
+    rig.harness.time.advance(1000)
+    orders = rig.image.id("orders")
+    rig.image.remove("bills")
+    rig.harness.log.failure = KafkaStorageError("no room")
+    with pytest.raises(ProtocolError):
+        rig.beat("ann", told.member_epoch)
+    rig.harness.log.failure = None
+    assert rig.beat("ann", told.member_epoch).assignment == {orders: {0, 1}}
