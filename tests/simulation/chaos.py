@@ -12,13 +12,15 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from simulation.ambushes import Ambushes
 from simulation.client import Channel, Lost
 from simulation.disk import Trouble
 from simulation.history import EVERYTHING, Broken, Log
 from simulation.machine import DiedError
+from simulation.places import stretch
 from simulation.plan import WRITERS, Part
 from simulation.scheduler import MILLISECOND, SECOND, WORLD
-from simulation.work import NONE, PAUSE_S, host_of
+from simulation.work import LARGEST, NONE, PAUSE_S, host_of
 from simulation.world import World, started
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import create_acls, create_partitions, delete_acls, delete_groups, delete_records
@@ -46,11 +48,20 @@ CHANGES: tuple[tuple[str, str, str | None], ...] = (
     ("plain", "segment.ms", "500"), ("keyed", "min.cleanable.dirty.ratio", "0.5"), ("keyed", "segment.bytes", "1024"),
     ("keyed", "max.compaction.lag.ms", "1000"), ("keyed", "cleanup.policy", "compact,delete"),
     ("keyed", "cleanup.policy", "compact"), ("other", "segment.ms", "300"), ("other", "flush.messages", "1"),
-    ("other", "compression.type", "gzip"), ("other", "max.message.bytes", "100000"),
+    ("other", "compression.type", "gzip"), ("other", "max.message.bytes", "250"),
+    ("other", "max.message.bytes", "800"), ("other", "max.message.bytes", None),
 )  # fmt: skip
+#: Troubles that end the daemon, and begin it: one at a time.
+ENDS = {
+    "kill", "kill at a disk call", "restart", "failing disk", "full disk", "kill at an answer", "power cut",
+    "power cut at a disk call", "power cut at an answer", "hanging call",
+}  # fmt: skip
 #: Groups that an administrator deletes.
 GROUPS = ("classic group", "consumer group", "share group", "group of committer-0", "group of transactional-0")
 SET, DELETE = 0, 1
+LIMIT = "max.message.bytes"
+SYNC_OF_ALL_MOST = 40 * MILLISECOND
+"""The longest sync of a disk on which many segments are synced in time."""
 TOPIC = 2
 #: Numbers of access rules: kinds of resources, operations, permissions.
 OF_TOPICS, ALL, WRITE, DENY, ALLOW = 2, 2, 4, 2, 3
@@ -84,40 +95,61 @@ class Chaos:
         self.world = world
         self.machine = world.machine
         self.rng = random.Random(f"chaos {world.plan.seed}")
-        rngs = [(part, world.plan.part_rng(part)) for part in parts]
+        self._at_places = [part for part in parts if world.plan.place_of(part) is not None]
+        rngs = [(part, world.plan.part_rng(part)) for part in parts if not part.is_at_place]
         self._acts = sorted(
             ((rng.random() * world.plan.seconds, part, rng) for part, rng in rngs), key=lambda row: row[:1]
         )
         self._struck = asyncio.Event()
-        self._deleted: set[str] = set()
         self._heard: set[str] = set()
+        self.is_busy = False
+        """One of `ENDS` is under way."""
+        self._is_free = asyncio.Event()
+        self.takes_strikes = False
+        """The daemon is being started, or stopped, by who knows that it may end meanwhile."""
         if parts:
             Channel.hears = staticmethod(self._hears)
 
     async def run(self) -> None:
+        async with Ambushes(self, self._at_places):
+            await self._in_turn()
+        self._mend()
+        self.machine.disk.strike_in(0, None)
+        self.world.is_over = True
+        if not self.machine.is_up or self.machine.was_struck:
+            await self.again()
+
+    async def _in_turn(self) -> None:
         world, sim = self.world, self.world.sim
         rested = began = sim.now_ns / SECOND
         for at, part, rng in self._acts:
             await asyncio.sleep(max(rested + at - sim.now_ns / SECOND, 0))
+            if part.kind in ENDS:
+                while self.is_busy:
+                    self._is_free.clear()
+                    await self._is_free.wait()
+                self.is_busy = True
             self.rng = rng
             world.history.note(f"chaos: {part.kind}")
-            self._meets(part.kind)
+            self.meets(part.kind)
             before = sim.now_ns / SECOND
             await self._of(part.kind)()
+            if part.kind in ENDS:
+                self.is_over()
             if part.kind == "quiet spell":
                 rested += sim.now_ns / SECOND - before
         await asyncio.sleep(max(rested - began + world.plan.seconds - (sim.now_ns / SECOND - began), 0))
-        self._mend()
-        self.machine.disk.strike_in(0, None)
-        world.is_over = True
-        if not self.machine.is_up or self.machine.was_struck:
-            await self._again()
+
+    def is_over(self) -> None:
+        """Another one of `ENDS` may come."""
+        self.is_busy = False
+        self._is_free.set()
 
     def _of(self, kind: str) -> Callable[[], Awaitable[None]]:
         found: Callable[[], Awaitable[None]] = getattr(self, f"_{kind.replace(' ', '_')}")
         return found
 
-    def _meets(self, what: str) -> None:
+    def meets(self, what: str) -> None:
         """Counts what the daemon's threads, and clients, were at when it happened."""
         frames, states = sys._current_frames(), set()
         for task in self.world.sim.tasks:
@@ -135,25 +167,28 @@ class Chaos:
 
     # --- ends of the daemon ---
 
-    async def _again(self) -> None:
+    async def again(self) -> None:
+        """Starts the daemon, which has ended."""
         await asyncio.sleep(self.rng.choice((0.0, 0.3, 3.0)))
+        self.takes_strikes = True
         await started(self.machine, 2.0, self.rng)
+        self.takes_strikes = False
         self.world.is_sound = self.machine.disk.is_sound
 
     async def _kill(self) -> None:
         self.machine.kill()
-        await self._again()
+        await self.again()
 
     async def _power_cut(self) -> None:
         self.machine.cut_power(self.rng.getrandbits(32))
-        await self._again()
+        await self.again()
 
     async def _strike(self, end: Callable[[], None], what: str) -> None:
         """At one of the next calls of the disk; sometimes during the next start too."""
         world, machine = asyncio.get_running_loop(), self.machine
 
         def met() -> None:
-            self._meets(what)
+            self.meets(what)
 
         def struck() -> None:
             world.call_soon_threadsafe(self._struck.set)
@@ -176,7 +211,7 @@ class Chaos:
             await started(machine, 2.0, self.rng)
         machine.disk.strike_in(0, None)
         if machine.was_struck or not machine.is_up:
-            await self._again()
+            await self.again()
 
     async def _kill_at_a_disk_call(self) -> None:
         await self._strike(self.machine.kill, "kill at a disk call")
@@ -185,12 +220,35 @@ class Chaos:
         seed = self.rng.getrandbits(32)
         await self._strike(lambda: self.machine.cut_power(seed), "power cut at a disk call")
 
-    async def _restart(self) -> None:
-        await self.restart()
+    async def _hanging_call(self) -> None:
+        """One of the next calls of the disk takes long, beside which all else goes on; something may come meanwhile."""
+        rng, machine, world = self.rng, self.machine, asyncio.get_running_loop()
 
-    async def restart(self) -> None:
+        def met() -> None:
+            self.meets("hanging call")
+            world.call_soon_threadsafe(self._struck.set)
+
+        for _ in range(rng.choice((1, 2, 4))):
+            self._struck.clear()
+            seconds = stretch(rng)
+            among = rng.choice(sorted(machine.disk.changes)) if machine.disk.changes and rng.random() < 0.7 else ""
+            machine.hang_in(rng.choice((1, 1, 2, 3, 5, 10)), seconds, met, among)
+            try:
+                await asyncio.wait_for(self._struck.wait(), 3.0)
+            except TimeoutError:
+                break
+            await asyncio.sleep(seconds * rng.random())
+            if rng.random() < 0.5:
+                await rng.choice(
+                    [*self.troubles(), *([self._power_cut] * 4 if self.world.plan.durable else [self._kill])]
+                )()
+        machine.disk.strike_in(0, None)
+        if machine.was_struck or not machine.is_up:
+            await self.again()
+
+    async def _restart(self) -> None:
         """Stops cleanly, looks at what is left, starts again. The disk may have failed before: then the stop is none."""
-        self.world.is_stopping = True
+        self.world.is_stopping = self.takes_strikes = True
         try:
             await self.machine.stop()
             self.world.verify()
@@ -199,7 +257,8 @@ class Chaos:
         except Exception:
             if self.world.is_sound:
                 raise
-        await self._again()
+        self.takes_strikes = False
+        await self.again()
         self.world.is_stopping = False
 
     async def _at_an_answer(self, end: Callable[[], None]) -> None:
@@ -215,7 +274,7 @@ class Chaos:
                 left -= 1
                 if not left:
                     Channel.hears = staticmethod(self._hears)
-                    self._meets("end at an answer")
+                    self.meets("end at an answer")
                     end()
                     struck.set()
 
@@ -226,7 +285,7 @@ class Chaos:
             return
         finally:
             Channel.hears = staticmethod(self._hears)
-        await self._again()
+        await self.again()
 
     def _hears(self, name: str) -> None:
         self._heard.add(name)
@@ -243,11 +302,21 @@ class Chaos:
         self.rng = random.Random(f"end {self.world.plan.seed}")
         self.world.history.note("end", by=self.world.plan.last)
         if self.world.plan.last == "restart":
-            await self.restart()
+            await self._restart()
         elif self.world.plan.last == "kill":
             await self._kill()
         else:
             await self._power_cut()
+
+    def troubles(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may come while a thread is held at a place: what an administrator does, resets, and ends."""
+        found = [self._delete_records, self._alter_settings, self._delete_group, self._more_partitions, self._resets]
+        found += [self._resets, self._restart, self._kill, *([self._power_cut] if self.world.plan.durable else [])]
+        return [*found, *([self._topic_goes] * 3 if self.world.remakers else [])]
+
+    async def _topic_goes(self) -> None:
+        for remaker in self.world.remakers:
+            remaker.is_to_delete = True
 
     # --- the network ---
 
@@ -289,7 +358,7 @@ class Chaos:
         """No room for more, for a while."""
         self.world.is_sound = False
         self.machine.disk.free = self.rng.choice((0, 300, 5000))
-        await asyncio.sleep(self.rng.random() * 3)
+        await asyncio.sleep(self.rng.random() * self.rng.choice((3, 3, 30)))
         await self._recovers()
 
     def _mend(self) -> None:
@@ -308,7 +377,7 @@ class Chaos:
                 crash()
             else:
                 await self._stop_somehow()
-            await self._again()
+            await self.again()
         self._mend()
 
     async def _stop_somehow(self) -> None:
@@ -363,16 +432,21 @@ class Chaos:
 
     async def _alter_settings(self) -> None:
         topic, name, value = self.rng.choice(CHANGES)
+        if name == "flush.messages" and self.world.plan.disk["sync_most"] > SYNC_OF_ALL_MOST:
+            return  # an answer would wait for all that is not synced yet: minutes, of hundreds of segments
         self.world.altered.add((topic, name))
         for log in self.world.history.logs.values():
             if log.place[0] == topic:
                 self._relax(log, name, value)
+        change = self.world.limits.asks(topic) if name == LIMIT else 0
         config = alter.AlterableConfig(name=name, config_operation=SET if value is not None else DELETE, value=value)
         resource = alter.AlterConfigsResource(resource_type=TOPIC, resource_name=topic, configs=[config])
         request = alter.IncrementalAlterConfigsRequest(resources=[resource])
         answer = await self._ask(request, alter.IncrementalAlterConfigsResponse, 1)
         if answer is not None:
             error = answer.responses[0].error_code
+            if name == LIMIT and not error:
+                self.world.limits.holds(topic, LARGEST if value is None else int(value), change)
             self.world.history.note("altered", topic=topic, setting=name, value=value, error=error)
 
     def _relax(self, log: Log, name: str, value: str | None) -> None:
@@ -395,13 +469,14 @@ class Chaos:
             self.world.classic.doubts(group)
             answer = await self._ask(request, delete_groups.DeleteGroupsResponse, 2)
             if answer is None or not answer.results[0].error_code:
-                self._deleted.add(group)
+                self.world.commits.deleted(group)
             if answer is None:
                 return
             error = answer.results[0].error_code
             self.world.history.note("delete group", group=group, error=error)
-            if error and group not in self._deleted:
+            if error:
                 self.world.commits.trusts(group)
+            if not self.world.commits.is_doubted(group):
                 self.world.classic.trusts(group)
             if error != ErrorCode.NON_EMPTY_GROUP:
                 return

@@ -54,9 +54,11 @@ class Channel:
         self.life = 0
         """Of the daemon, when it was asked last."""
 
-    async def ask(self, request: ApiMessage, response: type[ResponseT], version: int, wait_s: float = 0.0) -> ResponseT:
+    async def ask(
+        self, request: ApiMessage, response: type[ResponseT], version: int, wait_s: float = 0.0, patience_s: float = 0.0
+    ) -> ResponseT:
         """The answer. Lost; Broken where it does not come."""
-        (answer,) = await self.ask_all([(request, response, version)], wait_s)
+        (answer,) = await self.ask_all([(request, response, version)], wait_s, patience_s=patience_s)
         return answer  # type: ignore[no-any-return]
 
     async def ask_all(
@@ -64,10 +66,13 @@ class Channel:
         asked: Sequence[tuple[ApiMessage, type[ApiMessage], int]],
         wait_s: float = 0.0,
         told: list[Any] | None = None,
+        patience_s: float = 0.0,
     ) -> list[Any]:
         """The answers to requests (each with the type of its answer, and a version) of which none waits for another's.
 
-        They must come in that order; `told` has those that have come, where others do not. Lost; Broken.
+        They must come in that order; `told` has those that have come, where others do not. `patience_s`: time after which the
+        client gives the connection up, and what it has sent may still come to the daemon; 0: it waits as long as it must.
+        Lost; Broken.
         """
         sock = self._socket or self._connect()
         answers: list[Any] = [] if told is None else told
@@ -76,7 +81,7 @@ class Channel:
             ticket, frame = self._protocol.send(request, response, version)
             tickets.append(ticket)
             data += frame
-        limit_s = (_GIVE_UP_S if self._is_silent(sock) else ANSWER_S) + wait_s
+        limit_s = (patience_s or (_GIVE_UP_S if self._is_silent(sock) else ANSWER_S)) + wait_s
         life = self.life = self._machine.lives
         # Beside reading: a daemon need not take another request before it is rid of its answers.
         sending = asyncio.ensure_future(asyncio.get_running_loop().sock_sendall(sock, data))  # type: ignore[arg-type]
@@ -93,7 +98,7 @@ class Channel:
         except TimeoutError:
             silent = self._is_silent(sock)
             self.close()
-            if not silent and self._machine.lives == life and self._machine.is_up:
+            if not silent and not patience_s and self._machine.lives == life and self._machine.is_up:
                 name = asked[len(answers)][0].API_KEY.name
                 raise Broken(
                     f"{self.name}: {name} is not answered within {limit_s:g} s, nor its connection closed"
@@ -127,6 +132,12 @@ class Channel:
         if end is None or end.is_reset or end.silent or end.ended:
             return False
         return bool(end.peer.descriptors) and not end.peer.shut
+
+    @property
+    def is_gone(self) -> bool:
+        """True where a connection that nobody has closed was ended by the other side, or reset."""
+        end = None if self._socket is None else self._socket.end
+        return end is not None and (end.is_reset or end.ended)
 
     def _is_silent(self, sock: SimSocket) -> bool:
         return sock.end is not None and sock.end.silent

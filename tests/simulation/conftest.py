@@ -17,6 +17,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+_TOLD = pytest.StashKey[list[str]]()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash.get(_TOLD, []):
+        terminalreporter.write_line(f"simulation: {line}")
+
+
+@pytest.fixture
+def simulation_told(request: pytest.FixtureRequest) -> list[str]:
+    """Lines that the session's summary is to have."""
+    return request.config.stash.setdefault(_TOLD, [])
+
+
 @pytest.fixture
 def simulation_seconds(request: pytest.FixtureRequest) -> float:
     return float(request.config.getoption("--simulation-seconds"))

@@ -5,7 +5,7 @@ kinds of
 calls; ENOSPC is `free`; a sync that fails loses what it should have written, as on Linux). Nothing is answered while it is
 stuck. `strike_in(n, strike)` has something happen at the n-th changing call from now on, in the midst of a sync too: `strike`
 kills the
-daemon, whose thread does not come back from that call.
+daemon, whose thread does not come back from that call, or has it take long.
 
 After a power cut (`SimDisk.after_power_cut`) the old object refuses everything, and a new one has one of the states that a
 disk may be in, as the fake file system draws it: of what was not synced, sectors and names in any order, torn or not.
@@ -18,6 +18,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from simulation.network import Network
@@ -61,6 +62,14 @@ class Weather:
     trouble: Trouble | None = None
 
 
+@lru_cache(maxsize=1 << 14)
+def _change(kind: str, path: str) -> str:
+    """The class of a changing call: its kind, and the suffix of the file's name."""
+    # Of `t-0.5f2c-delete` the end alone: the middle is another one each time.
+    suffix = path.rpartition("/")[2].partition(".")[2].rpartition(".")[2].rpartition("-")[2]
+    return f"{kind} {suffix or 'without suffix'}"
+
+
 class SimFile(FakeFile):
     """`File`, with switch points, and with a number for `sendfile`."""
 
@@ -94,8 +103,21 @@ class SimFile(FakeFile):
         super().truncate(size)
 
     def sync(self) -> None:
+        """What was written before it began is durable then; what came meanwhile is with the next one."""
+        inode = self._inode
+        last = inode.changes[-1] if inode.changes else None
         self._disk.sync_point(self.path)
+        changes = inode.changes
+        earlier = next((number for number, change in enumerate(changes, 1) if change is last), 0)
+        if earlier == len(changes) or inode.clean is not None or inode.mapped:
+            super().sync()
+            return
+        later = changes[earlier:]
+        durable = (
+            bytes(inode.replay(lambda change: not any(change is each for each in later))) if earlier else inode.durable
+        )
         super().sync()
+        inode.durable, inode.changes = durable, later
 
     def is_cached(self, position: int, length: int) -> bool | None:
         self._check()
@@ -190,7 +212,7 @@ class SimDisk(FakeFileSystem):
         self.weather.trouble, self.weather.stuck_until_ns, self.free = None, 0, ROOM
 
     def strike_in(self, calls: int, strike: Callable[[], None] | None, among: str = "") -> None:
-        """Calls `strike` at the so-manieth changing call from now, in its thread, which is at its end then; None: nothing.
+        """Calls `strike` at the so-manieth changing call from now, in its thread, which may be at its end then; None: nothing.
 
         `among`: one of `changes`; only such calls count then.
         """
@@ -230,10 +252,10 @@ class SimDisk(FakeFileSystem):
         if self.is_quiet:
             return
         sim.note(f"disk {kind} {path.removeprefix(self.base)} {detail}")
-        weather = self.weather
+        weather, chance = self.weather, self.weather.slow_chance
         if weather.stuck_until_ns > sim.now_ns:
             sim.block(f"disk: {kind}, stuck", weather.stuck_until_ns - sim.now_ns)
-        elif self.draw(weather.slow_chance):
+        elif chance > 0 and sim.rng.random() < chance:
             sim.block(f"disk: {kind}", sim.rng.randrange(weather.slow_most))
         else:
             sim.switch(f"disk: {kind}")
@@ -257,9 +279,7 @@ class SimDisk(FakeFileSystem):
 
     def _count_down(self, kind: str, path: str) -> None:
         """Strikes when it is time, before what the call does: of a sync anything may have been done, as of all before it."""
-        # Of `t-0.5f2c-delete` the end alone: the middle is another one each time.
-        suffix = path.rpartition("/")[2].partition(".")[2].rpartition(".")[2].rpartition("-")[2]
-        change = f"{kind} {suffix or 'without suffix'}"
+        change = _change(kind, path)
         self.changes[change] += 1
         if self._strike is None or (self._striking and change != self._striking):
             return
@@ -267,7 +287,8 @@ class SimDisk(FakeFileSystem):
         if self._calls_left <= 0:
             strike, self._strike = self._strike, None
             strike()
-            raise Killed
+            if self.is_off:
+                raise Killed
 
     def open(self, path: StrPath, **how: Any) -> FakeFile:
         self.point("open", os.fspath(path))
@@ -296,8 +317,15 @@ class SimDisk(FakeFileSystem):
         super().make_directory(path)
 
     def sync_directory(self, path: StrPath) -> None:
+        directory = self.directory(path)
+        last = directory.changes[-1] if directory.changes else None
         self.sync_point(os.fspath(path))
+        changes = directory.changes
+        earlier = next((number for number, change in enumerate(changes, 1) if change is last), 0)
+        later = changes[earlier:]
+        durable = directory.replay(lambda change: not any(change is each for each in later))
         super().sync_directory(path)
+        directory.durable, directory.changes = durable, later
 
     def list_directory(self, path: StrPath) -> list[str]:
         self.point("list", os.fspath(path))

@@ -18,15 +18,18 @@ from simulation.scheduler import SECOND
 from simulation.work import OF_GROUPS, PASSING, UNCERTAIN, Client
 from simulation.world import World
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import consumer_group_describe as consumer_describe
 from tidelog.protocol.messages import consumer_group_heartbeat as beats
 from tidelog.protocol.messages import consumer_protocol as subscriptions
-from tidelog.protocol.messages import heartbeat, join_group, leave_group, sync_group
+from tidelog.protocol.messages import describe_groups, heartbeat, join_group, leave_group, sync_group
 from tidelog.protocol.schema import decode, encode_into
 
 TOPICS = ("plain", "other")
 SESSION_S = 6.0
 REBALANCE_S = 5.0
 ALONE_S = 45.0
+PATIENCE_S = 20.0
+"""Of who looks for members that have fallen silent when all is at rest."""
 """Within which who is alone in a group has all: a rebalance, and the session of one that was just thought to be there."""
 OLD_MEMBER = frozenset(
     {
@@ -149,6 +152,7 @@ class GroupMember(Client):
         """Sessions of all others are over: who joins now owns everything soon."""
         if not self._is_found:
             return
+        await self._judge_silent()
         everything = {place for place in self.world.places if place[0] in TOPICS}
         until = self.world.sim.now_ns + int(ALONE_S * SECOND)
         self.comes_anew()
@@ -160,6 +164,19 @@ class GroupMember(Client):
             await self.join_alone()
             await asyncio.sleep(0.5)
         self.world.history.note("owns everything", group=self.group)
+
+    async def _judge_silent(self) -> None:
+        """Broken where the group still has one that was not heard of for longer than a session, and a rebalance, may take."""
+        until = self.world.sim.now_ns + int(PATIENCE_S * SECOND)
+        while left := await self.members():
+            if self.world.sim.now_ns > until:
+                raise Broken(f"{self.group}: nobody has said anything for long, and {sorted(left)} are members")
+            await asyncio.sleep(1.0)
+        self.world.history.note("nobody is left", group=self.group)
+
+    async def members(self) -> list[str]:
+        """Ids of those in the group, by a description of it; none while it can't be told. Lost."""
+        raise NotImplementedError
 
     def comes_anew(self) -> None:
         """Nobody knows it."""
@@ -183,6 +200,12 @@ class ClassicMember(GroupMember):
     def __init__(self, world: World, part: Part) -> None:
         super().__init__(world, part)
         self.member, self.generation = "", -1
+
+    async def members(self) -> list[str]:
+        request = describe_groups.DescribeGroupsRequest(groups=[self.group])
+        answer = await self.channel.ask(request, describe_groups.DescribeGroupsResponse, 5)
+        self.refuses("no description", answer.groups[0].error_code, PASSING | {ErrorCode.NONE})
+        return [member.member_id for member in answer.groups[0].members]
 
     def comes_anew(self) -> None:
         self.member = ""
@@ -311,6 +334,13 @@ class ConsumerMember(GroupMember):
         self._incarnation = 0
         self._names: dict[bytes, str] = {}
         self._last_sent = 0
+
+    async def members(self) -> list[str]:
+        request = consumer_describe.ConsumerGroupDescribeRequest(group_ids=[self.group])
+        answer = await self.channel.ask(request, consumer_describe.ConsumerGroupDescribeResponse, 1)
+        allowed = PASSING | {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}
+        self.refuses("no description", answer.groups[0].error_code, allowed)
+        return [member.member_id for member in answer.groups[0].members]
 
     @property
     def _member(self) -> str:

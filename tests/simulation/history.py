@@ -14,6 +14,7 @@ the first promise that was not kept:
     DeleteRecords was answered for it never is again
     the last record of a key stays, of aborted ones none counts; a tombstone stays for delete.retention.ms, a record for
     min.compaction.lag.ms                                                                (docs/CLEANER.md)
+    of a transaction whose end nobody knows all counts, or nothing
 
 A name stands in the record's header `n`, or, where there can be none, at the beginning of its value, before a `|`.
 """
@@ -114,6 +115,17 @@ class Log:
 
 
 @dataclass
+class Reading:
+    """What was read of a partition at the end: names of all records, and of those of committed data, below `stable`."""
+
+    place: Place
+    start: int
+    found: set[str]
+    committed: set[str]
+    stable: int
+
+
+@dataclass
 class Marks:
     """Watermarks that one connection has been told of a partition."""
 
@@ -142,6 +154,7 @@ class History:
         self.counts: dict[str, int] = {}
         self.events: list[str] = []
         self.now_ms = lambda: 0
+        self.has_lost_power = lambda: False
         self.trusts_clock = True
 
     def note(self, what: str, **details: object) -> None:
@@ -255,6 +268,8 @@ class History:
         if start <= log.asked or rules.retains_bytes:
             return
         if rules.retention_ms is None:
+            if self.has_lost_power() and not any(below <= offset < start for offset in log.at):
+                return  # the name of its first file went, of which nobody was told anything
             raise Broken(f"{log.place}: the log starts at {start}; {log.asked} was asked for, and it has no retention")
         if not self.trusts_clock:
             return
@@ -335,6 +350,38 @@ class History:
                 if txn.outcome is Outcome.REFUSED and sent.name in committed:
                     raise Broken(f"{place}: {sent.name} of the aborted {txn.name} is read as committed")
         self._judge_order(place, found)
+
+    def judge_transactions(self, readings: Iterable[Reading]) -> None:
+        """After the last clean start: of a transaction whose end nobody was told of all counts, or nothing."""
+        read: dict[str, Sent] = {}
+        unread: dict[str, Sent] = {}
+        for reading in readings:
+            for name in sorted(reading.found):
+                sent = self.sent[name]
+                if sent.transaction is not None and sent.transaction.outcome is Outcome.UNKNOWN:
+                    if name in reading.committed:
+                        read[sent.transaction.name] = sent
+                    elif reading.start <= sent.offset < reading.stable and not self.log(reading.place).rules.is_cleaned:
+                        unread[sent.transaction.name] = sent
+        for name in sorted(read.keys() & unread.keys()):
+            one, other = read[name], unread[name]
+            raise Broken(
+                f"{one.place}: {one.name} of {name} is read as committed, and {other.name} in {other.place} is not"
+            )
+
+    def ends_at(self, place: Place, end: int) -> None:
+        """What lies behind it was lost, as it may be; of transactions, and of where the log starts, nothing is known any more."""
+        log = self.log(place)
+        log.start = log.deleted = 0
+        for sent in self.sent.values():
+            if sent.place != place or sent.outcome is Outcome.REFUSED:
+                continue
+            if sent.offset >= end or sent.transaction is not None:
+                sent.outcome = Outcome.UNKNOWN
+            if sent.offset >= end:
+                log.at.pop(sent.offset, None)
+                sent.offset = NO_OFFSET
+            sent.transaction = None
 
     def newest_of_keys(self, found: dict[int, str], committed: set[str]) -> dict[bytes | None, int]:
         """Offset of the last record of each key that counts: those of transactions that were not committed don't."""

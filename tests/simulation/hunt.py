@@ -2,15 +2,22 @@
 
     python -m simulation.hunt                            all of them, and docs/reports/planted.md
     python -m simulation.hunt cleaner/ was/job-ends      those whose names begin so; the page has what is known of the others
-    python -m simulation.hunt --alone                    each by itself, in the seeds that came to its lines most often
+    python -m simulation.hunt --best                     in the seeds first whose plans have most of what these need
+    python -m simulation.hunt --alone                    each by itself, in the seeds whose plans have most of what it needs
+    python -m simulation.hunt --measure                  which of them change runs in which they show nothing
     python -m simulation.hunt --report                   the page alone
 
-A seed is run with all defects at once that were not found yet, since most of them show nothing in most runs. Where it fails,
+A seed is run with all defects at once that were not found yet, since most of them show nothing in most runs. (Those that
+`--measure` has seen to change the order of threads of a run in which they show nothing are left out, and looked for alone: what
+others do in such a run they don't do without them.) Where it fails,
 parts of those that it came to are run with that seed, down to one: a defect counts as found where a run with it alone fails,
 and the same run of the daemon as it is does not. One defect may hide another: so the page tells seeds in company from seeds
-alone.
+alone. One that is looked for alone is looked for in any of the first seeds, those first whose plans have most of what it needs
+(`_FITS`: its `needs`, word by word, and places in what it changes): which seeds are run for it hangs on that, and what a run
+with one of them says does not.
 
-What is found out is kept in a file (`--state`), so that a hunt that was stopped, or whose time was over, goes on where it was.
+What is found out is kept in docs/reports/planted.json (`--state`), so that a hunt that was stopped, or whose time was over,
+goes on where it was.
 Where a file of the simulation, or the defect, has changed since, those that were not found begin anew; a seed that was found
 stays, with the commit that it was found with, unless it is to be tried `--again`.
 """
@@ -23,6 +30,7 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -30,28 +38,65 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from simulation.plan import Plan
-from simulation.planted import ALL, PLANTED, PUT_BACK, Defect, named, reached
+from simulation.defects.obstacles import OBSTACLES
+from simulation.places import Place
+from simulation.plan import SPARSE, Plan
+from simulation.planted import ALL, PLANTED, PUT_BACK, Defect, changed_functions, named, reached
 from simulation.primitives import installed
-from simulation.run import Result, make_ready, run_all
+from simulation.run import Result, fix_hashes, make_ready, run_all
 
 _real_time = time.monotonic  # before it is simulated
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
-STATE = ROOT / ".cache" / "planted.json"
+STATE = ROOT / "docs" / "reports" / "planted.json"
 PAGE = ROOT / "docs" / "reports" / "planted.md"
 #: Modules that look for defects, and change no run.
 _NOT_THE_ENGINE = {"hunt.py", "planted.py", "sane.py", "report.py", "smaller.py", "regressions.py"}
 #: Real seconds after which a run is given up as hung.
 LIMIT_S = 150.0
-MOST_ALONE = 40
+MOST_ALONE = 200
 """Seeds in which one defect is looked for alone."""
+LOOKED_AT = 100
+"""Plans whose places are drawn, which takes a tenth of what a run takes."""
+MEASURED = (12, 60, 96)
+"""Seeds that have much of everything."""
 MOST_TOGETHER = 3
 """Defects that fail together alone, and are each tried by themselves, in so many orders of threads:"""
 SCHEDULES = 4
 APART = ("scheduler/leader-never-resigns",)
 """Without being named these are not looked for: threads run in another order with them from the first second on, so that what
 others are found by is rarely found without them."""
+
+#: A word of `Defect.needs`, and whether a plan has that.
+_FITS: tuple[tuple[str, Callable[[Plan], object]], ...] = (
+    ("flush.messages=1", lambda plan: plan.durable),
+    ("no sync with each append", lambda plan: not plan.durable),
+    (r"power", lambda plan: plan.last == "power cut" or _has(plan, "power cut")),
+    (r"\bkill|crash", lambda plan: plan.last == "kill" or _has(plan, "kill")),
+    (r"restart|clean stop|a stop", lambda plan: plan.last == "restart" and _has(plan, "restart")),
+    (r"a start\b|loading", lambda plan: _has(plan, "restart", "kill", "power cut")),
+    (r"slow|sync|hang|takes? long", lambda plan: plan.disk["sync_most"] > 30_000_000 or plan.disk["slow_chance"] > 0.1),
+    (r"transaction|marker|EndTxn|Txn|two Produces", lambda plan: _has(plan, "transactional")),
+    (r"idempotent", lambda plan: _has(plan, "idempotent")),
+    (r"deleted and made|same name|delet\w+ of|deletion|DeleteTopics|a deletion", lambda plan: _has(plan, "remaker")),
+    (r"DeleteRecords", lambda plan: _has(plan, "delete records")),
+    (r"AlterConfigs|a change", lambda plan: _has(plan, "alter settings", "administrator")),
+    (r"reset|connection", lambda plan: _has(plan, "resets")),
+    (r"retention|silent", lambda plan: any("retention.ms" in topic for topic in plan.topics.values())),
+    (r"compact,delete", lambda plan: plan.topics["keyed"]["cleanup.policy"] == "compact,delete"),
+    (r"by time", lambda plan: _has(plan, "looker")),
+    (r"sent ahead|two partitions|two producers|at once", lambda plan: _has(plan, "ahead-writer")),
+    (r"member|share", lambda plan: sum(part.kind.endswith("-member") for part in plan.parts) > 1),
+    (r"silence|little happens|never", lambda plan: plan.pace == SPARSE),
+    (r"full", lambda plan: _has(plan, "full disk")),
+    (r"oldest segment|open\b|cold", lambda plan: plan.open_files < 10 or plan.disk["cold_chance"] > 0.1),
+    (r"slowly", lambda plan: plan.network["window"] < 1000 and _has(plan, "ahead-writer")),
+)  # fmt: skip
+
+
+def _has(plan: Plan, *kinds: str) -> bool:
+    return any(part.kind.startswith(kinds) for part in plan.parts)
+
 
 #: Promise → what its breach says. The first one that fits; `history.py`, `groups.py`, `share.py`, `world.py` and others
 #: have the sentences.
@@ -71,6 +116,10 @@ _ORACLES = (
     ("who is alone in a group has all of it", r"alone for .* s, and owns"),
     ("what is owed by a share group is given", r"are owed, and who is alone"),
     ("log verify after a clean stop", r"^log verify"),
+    ("no member is left", r"nobody has said anything for long"),
+    ("nothing of a deleted log is kept", r"are open, whose names are gone|are still in memory"),
+    ("directories are partitions", r"partitions are told of without a directory"),
+    ("an epoch's end", r"is of epoch \d+, and who asks"),
     ("no error in the daemon's log", r"^the daemon logs an error"),
     ("watermarks at each step", r"^step \d+, in .*(high watermark|recovery point)"),
     ("one owner of a partition", r"belongs to .*, and still to|belongs to .* and to|is in generation|of generation"
@@ -79,8 +128,10 @@ _ORACLES = (
      r"|whose acknowledgement is refused"),
     ("fenced is fenced", r"a fenced producer"),
     ("offsets by time", r"is told for"),
+    ("limits hold", r"bytes are taken for|bytes are too large for"),
     ("retention takes what is old", r"went when .* ms old|and it has no retention"),
     ("nothing stays open after a clean stop", r"^after a clean stop these are open"),
+    ("no timer outlives a clean stop", r"^after a clean stop these timers"),
     ("an answer within 90 s", r"is not answered within|nobody answers"),
     ("somebody can run", r"^Deadlock|^TooManySteps|no thread can run|steps were not enough"),
     ("the run ends", r"the run hung"),
@@ -100,8 +151,11 @@ class Finding:
         seed, schedule: a run that fails with it alone, and not without it; 0 for none.
         oracle, why: which promise that broke, and the first line of what was said.
         upto: it was in company in seeds 1 to this one.
+        chosen: others in which it was in company.
         came: how often those came to its lines, of those that did; as text, since JSON has no other keys.
         alone: seeds that were run with it alone.
+        came_alone: how many of those came to its lines.
+        changes: it makes another order of threads though it shows nothing.
     """
 
     fingerprint: str
@@ -111,8 +165,11 @@ class Finding:
     oracle: str = ""
     why: str = ""
     upto: int = 0
+    chosen: list[int] = field(default_factory=list)
     came: dict[str, int] = field(default_factory=dict)
     alone: list[int] = field(default_factory=list)
+    came_alone: int = 0
+    changes: bool = False
 
 
 def fingerprint_of(defect: Defect) -> str:
@@ -206,14 +263,21 @@ class Hunt:
                     self.findings[defect.name] = Finding(fingerprint, commit)
                     self._old.append((defect.name, known.seed, known.schedule))
 
+    def _save(self) -> None:
+        """Keeps what is known; what another hunt, for others, has found out meanwhile stays."""
+        others = load(self._options.state)
+        mine = {name: found for name, found in self.findings.items() if name in self._names or name not in others}
+        save(self._options.state, {name: (others | mine)[name] for name in self.findings | others})
+
     def has_time(self) -> bool:
         return _real_time() < self._over
 
     def _said(self, seed: int, names: Sequence[str], schedule: int = 0) -> str:
         """What a run fails with; \"\" for nothing."""
         ((_, result),) = self._run([replace(Plan.of(seed), planted=tuple(sorted(names)), schedule=schedule)])
-        if len(names) == 1 and seed not in (alone := self.findings[names[0]].alone):
-            alone.append(seed)
+        if len(names) == 1 and seed not in (found := self.findings[names[0]]).alone:
+            found.alone.append(seed)
+            found.came_alone += names[0] in reached(result.events)
         return result.failure
 
     def _is_sound(self, seed: int, schedule: int = 0) -> bool:
@@ -228,7 +292,7 @@ class Hunt:
         said = self._said(seed, [name], schedule)
         if said and self._is_sound(seed, schedule):
             self._found(seed, name, Blamed(said, schedule))
-        save(self._options.state, self.findings)
+        self._save()
         return bool(self.findings[name].seed)
 
     def _found(self, seed: int, name: str, blamed: Blamed) -> None:
@@ -245,17 +309,20 @@ class Hunt:
                 self.try_alone(seed, name, schedule)
 
     def in_company(self) -> None:
-        """Seed after seed, with all that were not found yet."""
-        for plan, result in self._run(self._plans()):
+        """Seed after seed, with all that were not found yet; with `--best` those first whose plans have most of their needs."""
+        for plan, result in self._run(self._best_plans() if self._options.best else self._plans()):
             came = reached(result.events)
             if result.failure and self._is_sound(plan.seed):
                 self._blame(plan, [name for name in came if not self.findings[name].seed], result.failure)
             for name in plan.planted:
                 found = self.findings[name]
-                found.upto = max(found.upto, plan.seed)
+                if not self._options.best:
+                    found.upto = max(found.upto, plan.seed)
+                elif plan.seed > found.upto:
+                    found.chosen.append(plan.seed)
                 if came.get(name):
                     found.came[str(plan.seed)] = came[name]
-            save(self._options.state, self.findings)
+            self._save()
 
     def _blame(self, plan: Plan, names: list[str], failure: str) -> None:
         blamed = to_blame(sorted(names or plan.planted), partial(self._said, plan.seed))
@@ -265,34 +332,91 @@ class Hunt:
             if not one.schedule or self._is_sound(plan.seed, one.schedule):
                 self._found(plan.seed, name, one)
 
+    def measure(self) -> None:
+        """Each by itself in some seeds, and those without any."""
+        names = [name for name in self._names if not self.findings[name].seed]
+        plans = [Plan.of(seed) for seed in MEASURED]
+        digests: dict[tuple[int, str], Result] = {}
+        for plan, result in self._run(
+            replace(plan, planted=planted) for plan in plans for planted in ((), *((name,) for name in names))
+        ):
+            digests[plan.seed, "".join(plan.planted)] = result
+        for name in names:
+            ran = {seed: digests[seed, name] for seed in MEASURED}
+            differing = [
+                seed for seed, result in ran.items() if not result.failure and result.digest != digests[seed, ""].digest
+            ]
+            self.findings[name].changes = len(differing) > 1  # in one of them it may have bitten, and nobody saw it
+            failed = [seed for seed, result in ran.items() if result.failure]
+            print(f"{name:44} {'changes runs' if self.findings[name].changes else ''} {failed or ''}", flush=True)
+        self._save()
+
     def _plans(self) -> Iterator[Plan]:
         while self.has_time():
-            left = [name for name in self._names if not self.findings[name].seed]
+            left = [name for name in self._names if not self.findings[name].seed and not self.findings[name].changes]
             seed = 1 + min((self.findings[name].upto for name in left), default=self._options.seeds)
             if seed > self._options.seeds:
                 return
             together = [name for name in left if self.findings[name].upto < seed]
             yield replace(Plan.of(seed), planted=tuple(together))
 
+    def _best_plans(self) -> Iterator[Plan]:
+        suits = [Suits(named(name)) for name in self._names if not self.findings[name].seed]
+        plans = best(self._options.seeds, suits)
+        for plan in plans:
+            left = [name for name in self._names if not self.findings[name].seed and not self.findings[name].changes]
+            new = [name for name in left if plan.seed > self.findings[name].upto]
+            together = [name for name in new if plan.seed not in self.findings[name].chosen]
+            if together and self.has_time():
+                yield replace(plan, planted=tuple(together))
+
     def alone(self) -> None:
-        """Each by itself, by turns, in the seeds that came to its lines most often and that it was not alone in yet; first where
-        lines of its modules are switch points."""
-        is_looking = True
-        while is_looking and self.has_time():
-            is_looking = False
-            for name in self._names:
-                found = self.findings[name]
-                left = [seed for seed in map(int, found.came) if seed not in found.alone]
-                if found.seed or not left or len(found.alone) >= MOST_ALONE or not self.has_time():
-                    continue
-                is_looking = True
-                self.try_alone(max(left, key=lambda seed: (_has_room(seed, name), found.came[str(seed)], -seed)), name)
+        """Each by itself, by turns, in seeds that it was not alone in yet, those first that have most of what it needs."""
+        rows = {
+            name: iter(
+                [plan for plan in best(self._options.seeds, [Suits(named(name))]) if plan.seed not in found.alone]
+            )
+            for name in self._names
+            if not (found := self.findings[name]).seed
+        }
+        while rows and self.has_time():
+            for name in list(rows):
+                plan = next(rows[name], None)
+                if plan is None or self.findings[name].seed or len(self.findings[name].alone) >= MOST_ALONE:
+                    del rows[name]
+                elif self.has_time():
+                    self.try_alone(plan.seed, name)
 
 
-def _has_room(seed: int, name: str) -> bool:
-    """Whether threads are switched between lines of what the defect changes."""
-    paths = [edit.module.removeprefix("tidelog.").replace(".", "/") for edit in named(name).edits]
-    return any(path.startswith(room) for path in paths for room in Plan.of(seed).rooms)
+class Suits:
+    """How well plans suit a defect: a part for each of its needs that they have, and more for places in what it changes."""
+
+    def __init__(self, defect: Defect) -> None:
+        self._needs = [fits for words, fits in _FITS if any(re.search(words, need) for need in defect.needs)]
+        self._paths = {edit.module.removeprefix("tidelog.").replace(".", "/") + ".py" for edit in defect.edits}
+        self._functions = set(changed_functions(defect.name))
+
+    def of(self, plan: Plan, drawn: Counter[Place]) -> float:
+        """A number without a unit."""
+        within = sum(count for place, count in drawn.items() if place in self._functions)
+        beside = sum(count for place, count in drawn.items() if place.path in self._paths)
+        return self.without_places(plan) + min(within, 2) * 0.5 + min(beside, 4) * 0.15
+
+    def without_places(self, plan: Plan) -> float:
+        """The same of what takes no time to draw."""
+        has = sum(bool(fits(plan)) for fits in self._needs) / max(len(self._needs), 1)
+        has_room = any(path.startswith(room) for path in self._paths for room in plan.rooms)
+        return 2 * has**2 + has_room * 0.2
+
+
+def best(seeds: int, suits: Sequence[Suits]) -> list[Plan]:
+    """Plans of the first seeds, those first that suit best. Places are drawn for some of the best alone."""
+    plans = [Plan.of(seed) for seed in range(1, seeds + 1)]
+    plans.sort(key=lambda plan: -sum(each.without_places(plan) for each in suits))
+    some = plans[:LOOKED_AT]
+    drawn = {plan.seed: Counter(plan.places) for plan in some}
+    some.sort(key=lambda plan: -sum(each.of(plan, drawn[plan.seed]) for each in suits))
+    return [*some, *plans[LOOKED_AT:]]
 
 
 def page_of(findings: dict[str, Finding], seeds: int) -> str:
@@ -312,12 +436,14 @@ def page_of(findings: dict[str, Finding], seeds: int) -> str:
         f"among the first {seeds} seeds. `make simulate` with `--planted NAME --seed N` shows one again",
         "- *found at seed*: the run of that seed with this defect alone fails, and without it does not; *schedule*: in another "
         "order of threads (`--schedule`)",
-        "- *together*: seeds, from the first on, that were run with all defects at once that were not found by then. One may "
-        "hide another, so that those say less than *alone*",
+        "- *together*: seeds, of the first ones, that were run with all defects at once that were not found by then and change "
+        "no run in which they show nothing. One may hide another, so that those say less than *alone*",
         "- *came there*: in how many of those the daemon came to a changed line. A defect that is never reached is in a part "
         "of the daemon that the workload does not use; such a row says nothing of the oracles",
-        f"- none was looked for in more than {max((found.upto for found in findings.values()), default=0)} seeds so far: a row "
-        "without a seed says that so few did not find it, and no more than that",
+        "- *alone*: seeds, of the first ones, that were run with it alone, those first whose plans have most of what it "
+        "needs; and in how many of them the daemon came to a changed line",
+        "- a row without a seed says that so few did not find it, and no more than that: others of those seeds were not run "
+        "with it",
         "",
     ]
     for title, defects in (("Planted", PLANTED), ("That the daemon has had, put back", PUT_BACK)):
@@ -329,7 +455,12 @@ def page_of(findings: dict[str, Finding], seeds: int) -> str:
         ]
         lines += [_row(defect, findings.get(defect.name)) for defect in defects]
         lines.append("")
-    lines += ["## What the runs said", ""]
+    lines += ["## What stands in the way of the others", ""]
+    for defect in ALL:
+        found = findings.get(defect.name)
+        if defect.name in OBSTACLES and (found is None or not found.seed):
+            lines.append(f"- {defect.name}: {OBSTACLES[defect.name]}")
+    lines += ["", "## What the runs said", ""]
     for defect in ALL:
         found = findings.get(defect.name)
         if found is not None and found.seed:
@@ -343,14 +474,18 @@ def _score(defects: Sequence[Defect], findings: dict[str, Finding]) -> str:
 
 
 def _row(defect: Defect, found: Finding | None) -> str:
-    if found is None or not (found.upto or found.alone):
+    if found is None or not (found.upto or found.chosen or found.alone):
         return f"| {defect.name} | {defect.wrong} | {len(defect.needs)} | not looked for | | | | | |"
     at = str(found.seed) if found.seed else "no"
     at += f", schedule {found.schedule}" if found.schedule else ""
     return (
-        f"| {defect.name} | {defect.wrong} | {len(defect.needs)} | {at} | {found.oracle} | {found.upto} | "
-        f"{len(found.came)} | {len(found.alone)} | {found.commit} |"
+        f"| {defect.name} | {defect.wrong} | {len(defect.needs)} | {at} | {found.oracle} | {found.upto + len(found.chosen)} | "
+        f"{len(found.came)} | {_alone(found)} | {found.commit} |"
     )
+
+
+def _alone(found: Finding) -> str:
+    return f"{len(found.alone)}, came in {found.came_alone}" if found.came_alone else str(len(found.alone))
 
 
 def _plain(text: str) -> str:
@@ -379,31 +514,45 @@ def _commit() -> str:
     return ran.stdout.strip() or "unknown"
 
 
-def main(arguments: list[str]) -> int:
+def options_of(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make simulate-planted")
     parser.add_argument("names", nargs="*", help="beginnings of names; all without one")
     parser.add_argument("--seeds", type=int, default=2000, help="look no further than this seed")
     parser.add_argument("--seconds", type=float, default=3600.0, help="of real time; the next hunt goes on")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side of --measure")
     parser.add_argument("--state", type=Path, default=STATE)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--alone", action="store_true", help="each by itself, in seeds that came to its lines")
+    parser.add_argument(
+        "--measure", action="store_true", help="see which of them change runs in which they show nothing"
+    )
+    parser.add_argument(
+        "--best", action="store_true", help="together, in the seeds whose plans have most of what they need"
+    )
     parser.add_argument("--again", action="store_true", help="what was found with an earlier simulation does not count")
     parser.add_argument("--report", action="store_true", help="write the page from what is known, and look for nothing")
     options = parser.parse_args(arguments)
-    chosen = [
+    options.defects = [
         one for one in ALL if one.name.startswith(tuple(options.names)) or (not options.names and one.name not in APART)
     ]
-    if not chosen:
+    if not options.defects:
         parser.error("no defect's name begins so")
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    options = options_of(arguments)
     if options.report:
         findings = load(options.state)
     else:
         with installed():
             make_ready()
-            hunt = Hunt(chosen, options, lambda plans: run_all(plans, 1, LIMIT_S))
+            hunt = Hunt(options.defects, options, lambda plans: run_all(plans, options.jobs, LIMIT_S))
             try:
                 hunt.again()
-                if options.alone:
+                if options.measure:
+                    hunt.measure()
+                elif options.alone:
                     hunt.alone()
                 else:
                     hunt.in_company()
@@ -416,4 +565,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    fix_hashes()
     sys.exit(main(sys.argv[1:]))

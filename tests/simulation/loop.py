@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simulation.network import End, Network, SimSocket
-from simulation.scheduler import SECOND, SimTask, simulation
+from simulation.scheduler import MONOTONIC_START_NS, SECOND, SimTask, simulation
 from tidelog.storage.io.filesystem import Buffer
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -124,6 +124,17 @@ class SimSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-defin
         return found, bool(waits)
 
 
+class _NumberedTask(asyncio.Task):  # type: ignore[type-arg]
+    """Tasks stand in sets, and are cancelled in their order, which is to be the same in each run."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._number = next(simulation().object_numbers)
+        super().__init__(*args, **kwargs)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class SimLoop(BaseSelectorEventLoop):
     """See the module."""
 
@@ -131,6 +142,11 @@ class SimLoop(BaseSelectorEventLoop):
         self._sim_selector = SimSelector()
         super().__init__(self._sim_selector)
         self._clock_resolution = 1e-9
+        self.set_task_factory(lambda loop, coroutine, **how: _NumberedTask(coroutine, loop=loop, **how))  # type: ignore[misc]
+
+    def time(self) -> float:
+        # As `time.monotonic` is here, of which loops ask more often than of anything else.
+        return (MONOTONIC_START_NS + simulation().tick()) / 1e9
 
     def _make_self_pipe(self) -> None:
         self._ssock = self._csock = None

@@ -23,7 +23,7 @@ from simulation.disk import SimDisk
 from simulation.loop import SimLoop
 from simulation.network import Network
 from simulation.primitives import Clocks
-from simulation.scheduler import MILLISECOND, SimTask, Simulation, simulation
+from simulation.scheduler import MILLISECOND, SECOND, SimTask, Simulation, simulation
 from simulation.watch import Watch
 from tidelog.broker.network import socket_server
 from tidelog.broker.network.connection import Connection
@@ -126,6 +126,7 @@ class Machine:
         self.disk = SimDisk(time=self.time, base=str(self.directory))
         self.network = Network.of(sim)
         self.lives = 0
+        self.has_lost_power = False
         self.node: Node | None = None
         self.watch: Watch | None = None
         self.start_error: BaseException | None = None
@@ -134,6 +135,8 @@ class Machine:
         self._task: SimTask | None = None
         self._told: Callable[[], object] = _nothing
         self.was_struck = False
+        self.left_to_do: list[str] = []
+        """Timers that the last daemon that has stopped has left in its loop."""
 
     @property
     def group(self) -> str:
@@ -204,6 +207,7 @@ class Machine:
     def cut_power(self, seed: int) -> None:
         """The machine stops: of what was not synced any part may be there when it starts again."""
         self._end()
+        self.has_lost_power = True
         self.disk = self.disk.after_power_cut(seed)
 
     def strike_in(
@@ -213,14 +217,26 @@ class Machine:
         """Has `end` (`kill`, `cut_power`) happen at the so-manieth changing call of the disk (of a class, `among`); `before` and
         `after` it are told, in its thread."""
 
-        def strike() -> None:
-            self.was_struck = True
-            before()
-            end()
-            self._told()
-            after()
+        self.disk.strike_in(calls, lambda: self.strike(end, before, after), among)
 
-        self.disk.strike_in(calls, strike, among)
+    def hang_in(self, calls: int, seconds: float, before: Callable[[], object], among: str = "") -> None:
+        """Has the so-manieth changing call of the disk (of a class, `among`) take so long; `before`: as of `strike_in`."""
+
+        def hang() -> None:
+            before()
+            self.sim.block("disk: hangs", int(seconds * SECOND))
+
+        self.disk.strike_in(calls, hang, among)
+
+    def strike(
+        self, end: Callable[[], None], before: Callable[[], object], after: Callable[[], object] = _nothing
+    ) -> None:
+        """Has `end` happen in this thread, which is the daemon's, and must come to no other line of it."""
+        self.was_struck = True
+        before()
+        end()
+        self._told()
+        after()
 
     def _end(self) -> None:
         """Ends all threads of the daemon; where this is one of them, it ends when it comes to a switch point."""
@@ -268,6 +284,16 @@ class Machine:
             self.sim.watch = _nothing
             await node.stop()
             self.node = None
+            self.left_to_do = timers_of(loop)
+
+
+def timers_of(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """What the loop would still do: of a daemon that has stopped, nothing. A program that runs one in its own loop goes on.
+
+    Tasks that wait for what was given up are not told of: nothing wakes them.
+    """
+    calls = [handle._callback for handle in loop._scheduled if not handle.cancelled()]  # type: ignore[attr-defined]
+    return sorted(str(getattr(call, "__qualname__", call.__class__.__name__)) for call in calls)
 
 
 def import_everything() -> None:

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
+
+from simulation import places
+from simulation.places import Place
 
 #: Kinds of clients, and how many of one kind a run has at most.
 CLIENTS = {
@@ -20,6 +24,8 @@ CLIENTS = {
     "ahead-writer": 2, "administrator": 1,
 }  # fmt: skip
 WRITERS, READERS = ("writer", "idempotent", "transactional", "ahead-writer"), ("reader", "wide-reader")
+INTRICATE = ("transactional", "remaker", "ahead-writer", "share-member")
+"""Kinds whose requests have most steps: in more of the runs than others."""
 #: Clients of one run, so that it has an end.
 MOST_CLIENTS = 8
 MOST_ACTS = 9
@@ -28,9 +34,20 @@ ACTS = {
     "kill": 3, "kill at a disk call": 3, "restart": 3, "resets": 4, "silence": 2, "slow disk": 2, "stuck disk": 1,
     "failing disk": 2,
     "full disk": 2, "delete records": 4, "alter settings": 3, "more partitions": 1, "clock jump": 1, "quiet spell": 3,
-    "delete group": 2, "lost right": 2, "kill at an answer": 3,
+    "delete group": 2, "lost right": 2, "kill at an answer": 3, "hanging call": 5,
 }  # fmt: skip
 DURABLE_ACTS = {"power cut": 4, "power cut at a disk call": 4, "power cut at an answer": 5}
+#: What happens at a place (`places.py`), with weights, and how much of it a run has: threads that are held, and the others.
+PLACE_ACTS = {"kill at a place": 3, "trouble at a place": 6}
+DURABLE_PLACE_ACTS = {"power cut at a place": 6}
+HOLD, AT_A_PLACE = "hold", " at a place"
+HOLDS, MOST_PLACE_ACTS = (0, 0, 8, 16, 32, 48), (0, 1, 2, 4, 8)
+SPARSE = 8.0
+"""A pace at which little happens: what is forgotten is not mended by what somebody else does next."""
+IMPATIENT, PATIENCE_S = 0.3, (0.02, 0.1, 0.5)
+"""Clients that give a connection up when a batch, or what they read, is not answered within so long."""
+LEAVES, MOST_STEPS = 0.2, (1, 3, 10, 30)
+"""Clients that end before the run does, behind so many operations: others go on without them."""
 TRANSACTION_S = 15.0
 """How long a transaction may be open."""
 LOST_RIGHT = "lost right"
@@ -65,6 +82,11 @@ class Part:
     @property
     def is_client(self) -> bool:
         return self.kind in CLIENTS
+
+    @property
+    def is_at_place(self) -> bool:
+        """It is about a function of the daemon, and waits until a thread is there."""
+        return self.kind == HOLD or self.kind.endswith(AT_A_PLACE)
 
     def simpler(self) -> list[Part]:
         """The same with fewer operations, the simplest first."""
@@ -119,20 +141,61 @@ class Plan:
         segment_bytes = rng.choice((1 << 10, 2 << 10, 8 << 10, 64 << 10))
         traced = rng.random() < 0.3
         parts = _parts(rng, durable)
-        pace = rng.choice((1.0, 1.0, 0.3, 0.1))
-        seconds = rng.choice((2.0, 4.0, 8.0 if pace == 1.0 else 3.0))
+        pace = rng.choice((1.0, 1.0, 0.3, 0.1, SPARSE))
+        seconds = 30.0 if pace == SPARSE else rng.choice((2.0, 4.0, 8.0 if pace == 1.0 else 3.0))
         return cls(
             seed, durable, seconds, rng.choice((1, 2)), {**_settings(rng, durable), **_rights(parts)},
             _topics(rng, segment_bytes), _network(rng), _disk(rng),
             tuple(rng.sample(ROOMS, rng.randrange(1, 6))) if traced else (),
             rng.choice((0.003, 0.02, 0.1)) if traced else 0.0, parts, pace,
             (rng.choice(("plain", "keyed", "other")), 0) if rng.random() < 0.35 else None, rng.random() < 0.6,
-            rng.choice(("restart", "restart", "kill", "power cut" if durable else "kill")), rng.choice((1, 3, 10_000)),
+            rng.choice(("restart", "restart", "kill", "power cut")), rng.choice((1, 3, 10_000)),
         )  # fmt: skip
 
     def part_rng(self, part: Part) -> random.Random:
         """The numbers of a part, whatever else there is."""
         return random.Random(f"{part.kind} {part.number} {self.seed}")
+
+    def steps_of(self, part: Part) -> int:
+        """Operations after which a client ends, the run going on; 0: it works until the run is over."""
+        if part.most:
+            return part.most
+        rng = random.Random(f"leaves {part.kind} {part.number} {self.seed}")
+        return rng.choice(MOST_STEPS) if rng.random() < LEAVES else 0
+
+    def patience_of(self, part: Part) -> float:
+        """Seconds after which a client gives up a connection; 0: it has patience."""
+        rng = random.Random(f"patience {part.kind} {part.number} {self.seed}")
+        return rng.choice(PATIENCE_S) if rng.random() < IMPATIENT else 0.0
+
+    def place_of(self, part: Part) -> Place | None:
+        """The function of the daemon that a part is about; None for one that is about none, or where none is known."""
+        return self._drawn.get(part)
+
+    @property
+    def focus(self) -> str:
+        """How the paths of all places of a run begin: a module in one of four, a folder in one of four, else nothing.
+
+        What takes two threads at two lines, or one that is held and an end, is mostly about one module: places that are drawn
+        from all of the daemon seldom are.
+        """
+        rng, place = random.Random(f"focus {self.seed}"), places.known.draw(f"focus {self.seed}")
+        kind = rng.choice(("module", "folder", "all", "all"))
+        if place is None or kind == "all":
+            return ""
+        return place.path if kind == "module" else f"{place.path.rpartition('/')[0]}/"
+
+    @cached_property
+    def _drawn(self) -> dict[Part, Place]:
+        """Asked before a child is forked, which has them then: some milliseconds a draw."""
+        known = places.known.within(self.focus)
+        drawn = {part: known.draw(f"{part.kind} {part.number} {self.seed}") for part in self.parts if part.is_at_place}
+        return {part: place for part, place in drawn.items() if place is not None}
+
+    @property
+    def places(self) -> list[Place]:
+        """All of them."""
+        return [*self._drawn.values()]
 
     def keeping(self, parts: tuple[Part, ...], schedule: int = 0) -> Plan:
         return replace(self, parts=parts, schedule=schedule)
@@ -159,6 +222,7 @@ def _settings(rng: random.Random, durable: bool) -> dict[str, str]:
         "log.cleaner.threads": str(rng.choice((1, 1, 2))),
         "log.segment.delete.delay.ms": str(rng.choice((0, 500, 60_000))),
         "log.flush.offset.checkpoint.interval.ms": str(rng.choice((100, 500, 5000))),
+        "log.flush.start.offset.checkpoint.interval.ms": str(rng.choice((100, 500, 60_000))),
         "offsets.topic.num.partitions": "2",
         "transaction.state.log.num.partitions": "2",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
@@ -229,7 +293,7 @@ def _disk(rng: random.Random) -> dict[str, Any]:
 
 
 def _parts(rng: random.Random, durable: bool) -> tuple[Part, ...]:
-    kinds = {kind for kind in CLIENTS if rng.random() < 0.35}
+    kinds = {kind for kind in CLIENTS if rng.random() < (0.55 if kind in INTRICATE else 0.35)}
     for needed in (WRITERS, READERS):
         if not kinds.intersection(needed):
             kinds.add(rng.choice(needed))
@@ -244,4 +308,8 @@ def _parts(rng: random.Random, durable: bool) -> tuple[Part, ...]:
     if weights:
         chosen = rng.choices(list(weights), list(weights.values()), k=rng.randrange(MOST_ACTS))
         acts = [(kind, number) for number, kind in enumerate(chosen)]
-    return tuple(Part(index, kind, number) for index, (kind, number) in enumerate([*clients, *acts]))
+    weights = {**PLACE_ACTS, **(DURABLE_PLACE_ACTS if durable else {})}
+    at_places = rng.choices(list(weights), list(weights.values()), k=rng.choice(MOST_PLACE_ACTS))
+    acts += [(kind, len(acts) + number) for number, kind in enumerate(at_places)]
+    holds = [(HOLD, number) for number in range(rng.choice(HOLDS))]
+    return tuple(Part(index, kind, number) for index, (kind, number) in enumerate([*clients, *acts, *holds]))

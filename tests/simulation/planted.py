@@ -27,6 +27,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
+from simulation import places
 from simulation.defects.defect import Defect, Edit
 from simulation.defects.of_backups import OF_BACKUPS
 from simulation.defects.of_cleaning import OF_CLEANING
@@ -35,6 +36,7 @@ from simulation.defects.of_logs import OF_LOGS
 from simulation.defects.of_requests import OF_REQUESTS
 from simulation.defects.of_rights import OF_RIGHTS
 from simulation.defects.put_back import PUT_BACK
+from simulation.places import Place
 
 __all__ = ["ALL", "DEFECTS", "PLANTED", "PUT_BACK", "Defect", "Edit", "applied", "exchanges", "plant", "reached"]
 
@@ -134,30 +136,48 @@ def _functions(modules: int) -> dict[str, list[FunctionType]]:
     for each in gc.get_objects():
         if isinstance(each, FunctionType):
             found[each.__code__.co_filename].append(each)
+    gc.freeze()
     return found
 
 
-@lru_cache(maxsize=512)
-def _exchanges_in(module: str, rows: tuple[tuple[str, Edit], ...]) -> list[tuple[FunctionType, CodeType]]:
+def _changed(module: str, rows: tuple[tuple[str, Edit], ...]) -> tuple[str, str, ast.Module]:
+    """Where the module's source is, the source, and the module with edits and probes."""
     path = importlib.import_module(module).__file__
     assert path is not None
     source = Path(path).read_text()
     changed, lines = applied(source, [edit for _, edit in rows])
-    tree = with_probes(changed, [(line, name) for line, (name, _) in zip(lines, rows, strict=True)], path)
+    return path, source, with_probes(changed, [(line, name) for line, (name, _) in zip(lines, rows, strict=True)], path)
+
+
+def _pairs(path: str, source: str, tree: ast.Module) -> list[tuple[FunctionType, CodeType]]:
+    """Functions of a module, and the code that they have where it is the tree."""
     old = _codes(compile(source, path, "exec", dont_inherit=True))
     new = _codes(compile(tree, path, "exec", dont_inherit=True))
     keys = {(code.co_qualname, code.co_firstlineno): key for key, code in old.items()}
-    pairs, told = [], set()
+    pairs = []
     for function in _functions(len(sys.modules))[path]:
         key = keys.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
         if key is not None and key in new:
             pairs.append((function, new[key]))
-            told.update(_names_told(new[key]))
+    return pairs
+
+
+@lru_cache(maxsize=512)
+def _exchanges_in(module: str, rows: tuple[tuple[str, Edit], ...]) -> list[tuple[FunctionType, CodeType]]:
+    pairs = _pairs(*_changed(module, rows))
+    told = {name for _, code in pairs for name in _names_told(code)}
     if told != {name for name, _ in rows}:
         raise ValueError(
             f"{module}: no function has the code of {', '.join(sorted({name for name, _ in rows} - told))}"
         )
     return pairs
+
+
+@lru_cache(maxsize=512)
+def _with_places(module: str, rows: tuple[tuple[str, Edit], ...]) -> list[tuple[FunctionType, CodeType]]:
+    """As `_exchanges_in`, with a call before each statement too (`places.py`)."""
+    path, source, tree = _changed(module, rows)
+    return _pairs(path, source, places.with_calls(tree, path))
 
 
 def _names_told(code: CodeType) -> set[str]:
@@ -170,17 +190,45 @@ def _names_told(code: CodeType) -> set[str]:
 
 
 @lru_cache(maxsize=64)
-def exchanges(names: tuple[str, ...]) -> list[tuple[FunctionType, CodeType]]:
-    """Functions of the daemon, and the code that they have with the defects of those names, all of them together.
-
-    ValueError: two of them change the same text, or one is not in the source. Made before processes are forked that `plant`.
-    """
+def _rows(names: tuple[str, ...]) -> dict[str, tuple[tuple[str, Edit], ...]]:
+    """Edits of the defects of those names, by module."""
     rows: defaultdict[str, list[tuple[str, Edit]]] = defaultdict(list)
     for name in names:
         for edit in named(name).edits:
             rows[edit.module].append((name, edit))
             importlib.import_module(edit.module)
-    return [pair for module, those in rows.items() for pair in _exchanges_in(module, tuple(those))]
+    return {module: tuple(those) for module, those in rows.items()}
+
+
+@lru_cache(maxsize=64)
+def exchanges(names: tuple[str, ...]) -> list[tuple[FunctionType, CodeType]]:
+    """Functions of the daemon, and the code that they have with the defects of those names, all of them together.
+
+    ValueError: two of them change the same text, or one is not in the source. Made before processes are forked that `plant`.
+    """
+    return [pair for module, those in _rows(names).items() for pair in _exchanges_in(module, those)]
+
+
+def exchanges_of_places(names: tuple[str, ...], drawn: Iterable[Place]) -> list[tuple[FunctionType, CodeType]]:
+    """Functions that are places of a run, and their code with the defects of those names, which tells `places.reached`.
+
+    Made before the fork, and applied behind `exchanges`.
+    """
+    found = []
+    for module, qualnames in places.by_module(drawn).items():
+        pairs = _with_places(module, _rows(names).get(module, ()))
+        found += [pair for pair in pairs if pair[1].co_qualname in qualnames]
+    return found
+
+
+def changed_functions(name: str) -> list[Place]:
+    """Functions whose code tells of the defect of that name."""
+    pairs = [pair for module, rows in _rows((name,)).items() for pair in _exchanges_in(module, rows)]
+    return [
+        Place(str(Path(code.co_filename).relative_to(places.ROOT)), code.co_qualname)
+        for _, code in pairs
+        if name in _names_told(code)
+    ]
 
 
 def _reached(name: str) -> None:
@@ -203,8 +251,10 @@ def named(name: str) -> Defect:
     return _BY_NAME[name]
 
 
-def plant(names: tuple[str, ...]) -> None:
-    """Puts the defects of those names into the daemon, for the rest of this process. ValueError as of `exchanges`."""
+def plant(names: tuple[str, ...], drawn: Iterable[Place] = ()) -> None:
+    """Puts the defects of those names, and the places of a run, into the daemon, for the rest of this process. ValueError as of
+    `exchanges`."""
     setattr(builtins, _PROBE, _reached)
-    for function, code in exchanges(names):
+    places.nothing_is_armed()
+    for function, code in exchanges(names) + exchanges_of_places(names, drawn):
         function.__code__ = code

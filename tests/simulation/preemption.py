@@ -81,7 +81,7 @@ class Preemption:
             if self._left <= 0:
                 self._left = self._next()
                 sim = self._sim
-                if Simulation.active is sim and not sim.current.killed and not sim.is_looking:
+                if Simulation.active is sim and not sim.current.killed:
                     self.switches += 1
                     sim.switch(f"line {frame.f_lineno}")
         return self._on_line

@@ -58,6 +58,11 @@ class SimLock:
         if not self._locked:
             self._locked = True
             return True
+        return self._wait(sim, blocking, timeout)
+
+    __enter__ = acquire
+
+    def _wait(self, sim: Simulation, blocking: bool, timeout: float) -> bool:
         if not blocking or timeout == 0:
             return False
         deadline = None if timeout < 0 else sim.now_ns + int(timeout * SECOND)
@@ -74,7 +79,7 @@ class SimLock:
         self._locked = True
         return True
 
-    def release(self) -> None:
+    def release(self, *_: object) -> None:
         sim = Simulation.active
         if not self._locked:
             if sim is not None and sim.current.killed:
@@ -90,17 +95,13 @@ class SimLock:
         if not sim.current.killed:
             sim.switch("unlock")
 
+    __exit__ = release
+
     def locked(self) -> bool:
         return self._locked
 
     def _at_fork_reinit(self) -> None:
         self._locked, self._waiters = False, []
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 class SimThread:

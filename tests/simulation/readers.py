@@ -12,10 +12,13 @@ from simulation.work import GONE, OF_GROUPS, PASSING, PAUSE_S, UNCERTAIN, Client
 from simulation.world import World
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import fetch as fetches
-from tidelog.protocol.messages import list_offsets, offset_commit, offset_fetch
+from tidelog.protocol.messages import list_offsets, metadata, offset_commit, offset_fetch
+from tidelog.protocol.messages import offset_for_leader_epoch as epochs
 from tidelog.protocol.records.legacy_record import iterate_legacy_messages, iterate_legacy_records
+from tidelog.protocol.records.record_batch import iterate_batches
 
 EARLIEST, LATEST = -2, -1
+NEW_FORMAT = 2
 
 
 class Target(NamedTuple):
@@ -41,13 +44,22 @@ class Reader(Client):
         self.found: dict[int, str] = {}
         """Names of the records that this one has read."""
         self._connection = (0, 0)
+        self._seeks = False
+        """It begins anew at a time, and not at the start."""
 
     def pause(self) -> float:
         if self.rng.random() < 0.02:
             self.position = 0
+            self._seeks = self.rng.random() < 0.5
         return self.rng.random() * 0.3 if self.rng.random() < 0.3 else 0.0
 
     async def step(self) -> None:
+        if self._seeks:
+            self._seeks = False
+            found = await self.offset_of(
+                self.world.machine.time.milliseconds() - self.rng.choice((100, 700, 4000, 60_000))
+            )
+            self.position = max(found, 0)
         await self.fetch(self.rng.choice((0, 50, 500, 3000)))
 
     async def fetch(self, max_wait_ms: int) -> None:
@@ -62,7 +74,9 @@ class Reader(Client):
             isolation_level=self.isolation, topics=[fetches.FetchTopic(topic=topic, partitions=[part])],
         )  # fmt: skip
         before = self.world.history.log(self.place).deleted
-        answer = await self.channel.ask(request, fetches.FetchResponse, self.version, max_wait_ms / 1000)
+        answer = await self.channel.ask(
+            request, fetches.FetchResponse, self.version, max_wait_ms / 1000, self.patience_s
+        )
         if answer.error_code or not answer.responses:
             return
         data = answer.responses[0].partitions[0]
@@ -121,6 +135,43 @@ class Judge(Reader):
 
     sizes = (1 << 20,), (1,), (1 << 20,)
 
+    def __init__(self, world: World, part: Part, target: Target | None = None) -> None:
+        super().__init__(world, part, target)
+        self.patience_s = 0.0
+        self.epochs: dict[int, int] = {}
+        """Epochs of leaders, and the last offset that was read of each."""
+
+    def take(self, data: fetches.PartitionData) -> None:
+        for header in iterate_batches(bytes(data.records or b"")):
+            if header.magic >= NEW_FORMAT:
+                self.epochs[header.partition_leader_epoch] = header.last_offset
+        super().take(data)
+
+    async def end_of_epoch(self, epoch: int) -> epochs.EpochEndOffset | None:
+        """What OffsetForLeaderEpoch tells; None where it is refused for now. Lost."""
+        topic, number = self.place
+        part = epochs.OffsetForLeaderPartition(partition=number, leader_epoch=epoch)
+        request = epochs.OffsetForLeaderEpochRequest(
+            topics=[epochs.OffsetForLeaderTopic(topic=topic, partitions=[part])]
+        )
+        answer = await self.channel.ask(request, epochs.OffsetForLeaderEpochResponse, 4)
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            self.refuses(f"an epoch of {self.place}", found.error_code, PASSING)
+            return None
+        return found
+
+    async def end_before_this_life(self) -> int:
+        """Where the log ended when the daemon started: what that has appended, markers as a rule, is of a newer epoch. Lost."""
+        topic, number = self.place
+        request = metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+        answer = await self.channel.ask(request, metadata.MetadataResponse, 12)
+        newest = next((row.leader_epoch for row in answer.topics[0].partitions if row.partition_index == number), 0)
+        end, before = await self.offset_of(LATEST), await self.end_of_epoch(newest - 1)
+        return end if before is None or before.end_offset < 0 else before.end_offset
+
 
 class OldReader(Reader):
     """Reads by versions that know formats 0 and 1 alone: the daemon converts. They have neither headers nor transactions."""
@@ -166,7 +217,7 @@ class Committer(Client):
         self.group = f"group of {self.name}"
         self.place = self.pick()
         self._asked = -1
-        self._is_known = False
+        self._is_known = self._is_to_look = False
 
     def pause(self) -> float:
         return self.rng.random() * 0.3
@@ -175,11 +226,16 @@ class Committer(Client):
         if self._is_known:
             await look(self, self.group, self.place)
 
+    def lost(self) -> None:
+        self._is_to_look = True
+
     async def step(self) -> None:
         if not self._is_known:
             await self.find_coordinator(self.group, OF_GROUPS)
             self._is_known = True
-        if self.rng.random() < 0.6:
+        if self._is_to_look:
+            self._is_to_look = await look(self, self.group, self.place) is None
+        elif self.rng.random() < 0.6:
             self._asked += 1
             await commit(self, self.group, self.place, self._asked)
         else:

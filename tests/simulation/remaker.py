@@ -22,7 +22,11 @@ PARTITIONS = 2
 
 
 class Remaker(Writer):
-    """Makes a topic, writes and reads it, deletes it, and begins again. Nobody else uses it."""
+    """Makes a topic, writes and reads it, deletes it, and begins again. Nobody else uses it.
+
+    Attributes:
+        is_to_delete: the next thing that it does is to delete it.
+    """
 
     may_bury = True
 
@@ -37,16 +41,23 @@ class Remaker(Writer):
             self._settings |= {
                 "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000", "delete.retention.ms": 0,
             }  # fmt: skip
+        if self.rng.random() < 0.3:
+            self._settings["retention.ms"] = self.rng.choice((700, 3000))
+            if "cleanup.policy" in self._settings:
+                self._settings["cleanup.policy"] = "compact,delete"
         self._deletes = self.rng.choice((0.04, 0.2))
+        self.is_to_delete = False
+        world.remakers.append(self)
         for number in range(PARTITIONS):
             world.history.log((self.topic, number), rules_of(self._settings))
 
     async def step(self) -> None:
         if not self._is_there:
             await self._make()
-        elif self.rng.random() < self._deletes:
+        elif self.rng.random() < self._deletes or self.is_to_delete:
+            self.is_to_delete = False
             await self._delete()
-        elif self.rng.random() < 0.03:
+        elif self.rng.random() < 0.08:
             await self._grow()
         elif self.rng.random() < 0.5:
             await self.write(self.pick())
@@ -158,9 +169,14 @@ class Remaker(Writer):
         else:
             return
         names, history = set(reader.found.values()), self.world.history
+        start = history.log(place).start
         newest = history.newest_of_keys(reader.found, names)
         mine = [sent for sent in history.sent.values() if sent.place == place]
         for sent in acknowledged:
-            if sent.name not in names and not history.may_be_gone(sent, history.log(place), newest, mine):
+            if (
+                sent.name not in names
+                and sent.offset >= start
+                and not history.may_be_gone(sent, history.log(place), newest, mine)
+            ):
                 raise Broken(f"{place}: {sent.name} was acknowledged at {sent.offset}, and is not read")
         self.world.history.note("read whole", place=place, records=len(names))

@@ -1,6 +1,7 @@
 """What many runs came to, and the page about it: docs/reports/simulation.md.
 
-Runs are made in goes (`make simulate-report`): what each came to is a `Part` of a file, and the page is about all of them.
+Runs are made in goes (`make simulate-report`): what each came to is a `Part` of docs/reports/simulation.json, which is kept
+with the page, so that any machine can go on behind what was run before. The page is about all of them.
 """
 
 from __future__ import annotations

@@ -28,14 +28,19 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from simulation import planted, smaller
+from simulation import again, codecs_made, planted, smaller
+from simulation.places import Collector
 from simulation.plan import CLIENTS, Part, Plan
 from simulation.primitives import installed
 from simulation.report import Part as Runs
@@ -45,6 +50,8 @@ from simulation.report import Parts, Totals, report
 LAST_EVENTS = int(os.environ.get("SIMULATION_EVENTS", "40"))
 #: Seconds that may be spent on making a failure smaller.
 SMALLER_S = 120.0
+FIRST_ACTS = ("restart", "kill", "delete records", "alter settings", "more partitions", "delete group", "resets")
+"""What comes to the run that goes by first, beside one client of each kind."""
 SHOWN_ONCE = 3
 """Failures of one call that are made smaller."""
 
@@ -92,8 +99,9 @@ class Errors(logging.Handler):
             self.found.append(self.format(record))
 
 
-def simulate(plan: Plan, most_steps: int = 5_000_000) -> Result:
-    """One run. In a process where the primitives are installed and `machine.arrange` was called."""
+def simulate(plan: Plan, most_steps: int = 5_000_000, collect: Collector | None = None) -> Result:
+    """One run, in a process where the primitives are installed and `machine.arrange` was called. `collect`: is told of what it
+    comes to."""
     from simulation.history import Broken
     from simulation.loop import SimLoop
     from simulation.scheduler import Simulation, SimulationError
@@ -104,6 +112,8 @@ def simulate(plan: Plan, most_steps: int = 5_000_000) -> Result:
     logging.getLogger().addHandler(errors)
     failure, events, world = "", {}, None
     with Simulation(plan.seed, schedule=plan.schedule, most_steps=most_steps) as sim:
+        if collect is not None:
+            sim.at_point = collect.at_point
         try:
             with asyncio.Runner(loop_factory=SimLoop) as runner:
 
@@ -145,8 +155,12 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}\n{''.join(traceback.format_exception(error))}"
 
 
-def _in_child(plan: Plan, limit_s: float, processor: int) -> tuple[int, int]:
+def _in_child(plan: Plan, limit_s: float, processor: int, begin: Callable[[], object]) -> tuple[int, int]:
     """Forks a process for a run; its number, and the pipe with its result."""
+    drawn = plan.places
+    if plan.planted or drawn:  # made once, and not in each child
+        planted.exchanges(plan.planted)
+        planted.exchanges_of_places(plan.planted, drawn)
     reading, writing = os.pipe()
     sys.stdout.flush()
     child = os.fork()
@@ -164,25 +178,33 @@ def _in_child(plan: Plan, limit_s: float, processor: int) -> tuple[int, int]:
     # Daemons that were killed leave tasks and coroutines that nobody ends: as after a kill, and no news.
     logging.getLogger().addHandler(logging.NullHandler())
     sys.unraisablehook = lambda _: None
+    warnings.filterwarnings("ignore", "coroutine '.*' was never awaited", RuntimeWarning)
     code = 1
     try:
-        if plan.planted:
-            planted.plant(plan.planted)
+        if plan.planted or drawn:
+            planted.plant(plan.planted, drawn)
+        begin()
+        codecs = codecs_made.made()
         with os.fdopen(writing, "w") as pipe:
-            json.dump(simulate(plan)._asdict(), pipe)
+            json.dump([simulate(plan)._asdict(), [*(codecs_made.made() - codecs)]], pipe)
         code = 0
     finally:
         os._exit(code)
 
 
-def run_all(plans: Iterable[Plan], jobs: int, limit_s: float) -> Iterator[tuple[Plan, Result]]:
-    """Results as they come, `jobs` at a time. A child that hangs has printed its stacks, and is a failure."""
+def run_all(
+    plans: Iterable[Plan], jobs: int, limit_s: float, begin: Callable[[int], object] = lambda _: None
+) -> Iterator[tuple[Plan, Result]]:
+    """Results as they come, `jobs` at a time. A child that hangs has printed its stacks, and is a failure.
+
+    `begin` is called in each one's process, with its place among them.
+    """
     running: dict[int, tuple[int, Plan, int, bytearray]] = {}
     """By pipe: child, plan, processor, what it has told so far."""
     free = [
         processor for _, processor in zip(range(jobs), itertools.cycle(sorted(os.sched_getaffinity(0))), strict=False)
     ]
-    waiting = iter(plans)
+    waiting, numbers = iter(plans), itertools.count()
     is_over = False
     while running or not is_over:
         while free and not is_over:
@@ -191,9 +213,7 @@ def run_all(plans: Iterable[Plan], jobs: int, limit_s: float) -> Iterator[tuple[
                 is_over = True
                 break
             processor = free.pop()
-            if plan.planted:
-                planted.exchanges(plan.planted)  # made once, and not in each child
-            child, pipe = _in_child(plan, limit_s, processor)
+            child, pipe = _in_child(plan, limit_s, processor, partial(begin, next(numbers)))
             running[pipe] = child, plan, processor, bytearray()
         for pipe in REAL_SELECT(list(running), [], [])[0] if running else ():
             child, plan, processor, told = running[pipe]
@@ -205,7 +225,9 @@ def run_all(plans: Iterable[Plan], jobs: int, limit_s: float) -> Iterator[tuple[
             del running[pipe]
             free.append(processor)
             try:
-                result = Result(**json.loads(told))
+                ended, codecs = json.loads(told)
+                result = Result(**ended)
+                codecs_made.make(codecs)
             except ValueError:
                 result = Result(plan.seed, f"the run hung, or its process ended, within {limit_s:g} s", 0, "", 0, 0, {})
             yield plan, result
@@ -223,6 +245,21 @@ def in_order(results: Iterable[tuple[Plan, Result]], first: int) -> Iterator[Res
     yield from waiting.values()
 
 
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Tasks and coroutines of daemons that were killed are nobody's, and no news."""
+    handler, hook = logging.NullHandler(), sys.unraisablehook
+    logging.getLogger().addHandler(handler)
+    sys.unraisablehook = lambda _: None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            yield
+        finally:
+            logging.getLogger().removeHandler(handler)
+            sys.unraisablehook = hook
+
+
 def make_ready() -> None:
     """Imports the daemon, and lets one run go by: what is made once, as codecs are, is there in all children, and is none of
     theirs."""
@@ -231,9 +268,18 @@ def make_ready() -> None:
     machine.arrange()
     machine.import_everything()
     # Printed nowhere: where this run fails, the others do so too, and tell it.
-    everybody = tuple(Part(index, kind, 0) for index, kind in enumerate(CLIENTS))
-    simulate(replace(Plan.of(0).keeping(everybody), last="restart"))
-    gc.collect()
+    parts = tuple(Part(index, kind, 0) for index, kind in enumerate([*CLIENTS, *FIRST_ACTS]))
+    # Swift, and with much of what a run may have: what this one does not come to is never a place.
+    plan = Plan.of(0).keeping(parts)
+    plan = replace(
+        plan, last="restart", seconds=3.0, pace=0.1, rooms=(), disk={}, durable=True, settles=True,
+        settings={**plan.settings, "log.flush.interval.messages": "1"},
+    )  # fmt: skip
+    gc.disable()  # for good: what daemons leave that end in a run is never collected, since that runs code of theirs
+    collector = Collector()
+    with _silence():
+        simulate(plan, collect=collector)
+    collector.keep()
     gc.freeze()  # children don't copy what their collector would look at
 
 
@@ -242,6 +288,8 @@ def arguments_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="one run")
     parser.add_argument("--keep", help="parts of that run, as a failure names them")
     parser.add_argument("--schedule", type=int, default=0, help="another order of threads")
+    parser.add_argument("--again", metavar="TIMES", type=int, help="that run so often; tells whether it is the same")
+    parser.add_argument("--steps", metavar="FILE", type=Path, help="has that run write its steps there")
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--count", type=int, help="so many; without it, until stopped")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
@@ -296,9 +344,16 @@ def main(arguments: list[str]) -> int:
         options.smaller_s = 0.0
     with installed():
         make_ready()
+        if options.again is not None:
+            return _again(options)
         began = _real_time()
+
+        def begin(_: int) -> None:
+            if options.steps is not None:
+                again.write_steps(options.steps)
+
         try:
-            for result in in_order(run_all(plans_of(options), options.jobs, options.limit_s), options.first):
+            for result in in_order(run_all(plans_of(options), options.jobs, options.limit_s, begin), options.first):
                 totals.add(result.seed, bool(result.failure), result.virtual_s, result.cpu_s, result.events)
                 if result.failure:
                     _tell(result, options, len(totals.failed))
@@ -318,6 +373,23 @@ def main(arguments: list[str]) -> int:
     if options.report is not None:
         options.report.write_text(report([runs] if kept is None else kept.parts), encoding="utf-8")
     return 1 if totals.failed else 0
+
+
+def _again(options: argparse.Namespace) -> int:
+    """One run so often: 1 where it is not the same each time, or fails."""
+    (plan,) = plans_of(options)
+    with tempfile.TemporaryDirectory(prefix="tidelog-simulation-") as directory:
+        ended, difference = again.again(
+            plan,
+            options.again,
+            Path(directory),
+            lambda plans, begin: run_all(plans, options.jobs, options.limit_s, begin),
+        )
+    for line, count in Counter(result.line for _, result in ended).items():
+        print(f"{count} times {line}")
+    if difference:
+        print(difference)
+    return 1 if difference or any(result.failure for _, result in ended) else 0
 
 
 def _commit() -> str:
@@ -341,5 +413,15 @@ def _tell(result: Result, options: argparse.Namespace, number: int) -> None:
     print(found, flush=True)
 
 
+def fix_hashes() -> None:
+    """Starts this program anew where Python would draw the hashes of strings, by which they stand in sets, once more."""
+    if os.environ.get("PYTHONHASHSEED", "random") == "random":
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, sys.orig_argv)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    fix_hashes()
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(code)  # daemons that ended in the first run are not to end once more

@@ -22,6 +22,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from hashlib import blake2b
+from typing import ClassVar
 
 MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
 
@@ -115,6 +116,8 @@ class Simulation:
     """
 
     active: Simulation | None = None
+    tell_steps: ClassVar[Callable[[bytes], object] | None] = None
+    """Told what goes into the digest."""
 
     def __init__(self, seed: int, *, schedule: int = 0, most_steps: int = 5_000_000) -> None:
         self.seed = seed
@@ -152,6 +155,7 @@ class Simulation:
     def __enter__(self) -> Simulation:
         assert Simulation.active is None, "one simulation at a time in a process"
         gc.collect()  # what is collected runs code: none of before, and none at moments that the seed does not decide
+        self._has_collector = gc.isenabled()
         gc.disable()
         Simulation.active = self
         self.current.ident = _thread.get_ident()
@@ -163,7 +167,8 @@ class Simulation:
                 self.kill(group)
         finally:
             Simulation.active = None
-            gc.enable()
+            if self._has_collector:
+                gc.enable()
 
     def spawn(self, name: str, run: Callable[[], object], thread: object = None, group: str | None = None) -> SimTask:
         """A new thread, which belongs to the process of this one unless a `group` is given."""
@@ -229,8 +234,12 @@ class Simulation:
         self._unhashed.append(what)
 
     def _hash_now(self) -> None:
-        self._hash.update("\n".join(self._unhashed).encode())
-        self._hash.update(b"\n")
+        if not self._unhashed:
+            return
+        text = "\n".join([*self._unhashed, ""]).encode()
+        self._hash.update(text)
+        if self.tell_steps is not None:
+            self.tell_steps(text)
         self._unhashed.clear()
 
     @property
@@ -246,14 +255,22 @@ class Simulation:
             raise Killed
         me.where = where
         steps = self.steps + 1
-        if len(self._runnable) == 1 and steps % WATCH_EVERY and self.failure is None:
-            # What `_choose` would do: most steps are of a thread that no other could take the baton from.
-            now = self.now_ns + _LEAST_STEP_NS + (steps * 2_654_435_761 >> 7 & 0xFFF)
-            if now < self._due_ns:
-                self.steps, self.now_ns = steps, now
+        now = self.now_ns + _LEAST_STEP_NS + (steps * 2_654_435_761 >> 7 & 0xFFF)
+        if now < self._due_ns and steps % WATCH_EVERY and self.failure is None:
+            # What `_choose` would do, in nearly all steps.
+            self.steps, self.now_ns = steps, now
+            if len(self._runnable) == 1:
                 self._unhashed.append(me.alone + where)
                 return
-        following = self._choose(me)
+            following = self._pick(me)
+            if following is me:
+                self._unhashed.append(me.alone + where)
+                if self.at_point is not None and me.group != WORLD:
+                    self.at_point(me)
+                return
+            self._unhashed.append(f"{following.number} {me.number} {where}")
+        else:
+            following = self._choose(me)
         if following is not me:
             self._hand_over(me, following)
         if self.failure is not None and me.number == 0:
@@ -265,8 +282,8 @@ class Simulation:
         """Waits until `wake`, or for so long; False when the time is over."""
         me = self.current
         self._check(me)
-        me.where, me.woken = where, False
-        self._leave_row(me)
+        me.where, me.woken, me.is_runnable = where, False, False
+        self._runnable.remove(me)
         if timeout_ns is not None:
             me.deadline = self.now_ns + max(timeout_ns, 0)
             heapq.heappush(self._deadlines, (me.deadline, me.number, me))
@@ -313,7 +330,8 @@ class Simulation:
         self._runnable.append(task)
 
     def _hand_over(self, me: SimTask, following: SimTask) -> None:
-        self._give(following)
+        self.current = following
+        following.baton.release()
         me.baton.acquire()
         self.current = me
         self._check(me)
@@ -357,13 +375,17 @@ class Simulation:
     def _look(self) -> None:
         """Has the invariants looked at; what is broken fails the run, in the main thread."""
         if self.failure is None:
-            self.is_looking = True
+            traces, self.is_looking = sys.gettrace(), True
+            if traces is not None:
+                sys.settrace(None)
             try:
                 self.watch()
             except Exception as error:
                 self.failure = SimulationError(f"step {self.steps}, in {self.current}: {error}")
             finally:
                 self.is_looking = False
+                if traces is not None:
+                    sys.settrace(traces)
 
     def _run_due(self) -> None:
         now = self.now_ns

@@ -7,6 +7,7 @@ Clients have ended, nothing was struck, and a while has gone by that is longer t
     what is superseded has gone from a topic that is compacted, but for what is too new, or too little, to be cleaned
     what clients say of their kind (`Client.settled`): committed offsets are stable and read, who joins a group alone is given
     everything, a topic that was deleted is not there
+    no file is open whose name is gone, and no log is in memory that was deleted
 
 A start would mend some of that, so that it is looked at before one.
 
@@ -22,12 +23,14 @@ while has gone by; all else, which goes by the other clock, before.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 from simulation.client import Lost
-from simulation.disk import Weather
+from simulation.disk import SimDisk, Weather
 from simulation.history import Broken, Place, Sent
 from simulation.plan import TRANSACTION_S
 from simulation.readers import EARLIEST, LATEST, Reader, Target
@@ -42,6 +45,8 @@ SLACK_S = 8.0
 #: Part of a log's records that are newer than the superseding one: there is enough for the cleaner then.
 ENOUGH = 0.2
 PATIENT, PATIENCE_S = 12, 10.0
+NOT_THE_DAEMON = {"simulation", "support", "logging", "traceback"}
+"""Packages whose objects hold what is not the daemon's."""
 
 
 def seconds_to_rest(world: World) -> float:
@@ -79,7 +84,59 @@ async def _judge(world: World, clients: list[Client]) -> None:
         await _judge_clients([client for client in clients if client.waits_for_transactions])
     for place in world.places:
         await _judge_place(world, place)
+    await _judge_memory(world, clients)
     world.history.note("settled")
+
+
+async def _judge_memory(world: World, clients: list[Client]) -> None:
+    """Nobody has a connection any more: files whose names are gone are closed, and logs that were deleted are forgotten."""
+    for channel in (*world.hung, *(client.channel for client in clients)):
+        channel.close()
+    await asyncio.sleep(SLACK_S)
+    machine, disk = world.machine, world.machine.disk
+    if machine.lives == 1:  # what a daemon that was killed left is not finalized, by nobody's thread
+        gc.collect()
+        _judge_open_files(disk)
+    assert machine.node is not None
+    logs = machine.node.services.logs
+    kept = {id(log) for log in logs.logs()}
+    gone = sorted({log.name for log in reachable(machine.node, type(next(iter(logs.logs())))) if id(log) not in kept})
+    if gone:
+        raise Broken(f"{gone} were deleted, and are still in memory")
+
+
+def _judge_open_files(disk: SimDisk) -> None:
+    there = {inode.number for _, inode in disk._walk(disk._root, "")}
+    left = sorted({file.path for file in disk.open_files if file._inode.number not in there})
+    if left:
+        raise Broken(f"nobody reads anything, and {left} are open, whose names are gone")
+
+
+def reachable(root: object, kind: type) -> list[Any]:
+    """Objects of that type that the root holds, by way of whatever is neither a module nor a type nor a thread's."""
+    seen, row, found = {id(root)}, [root], []
+    is_left_out: dict[type, bool] = {}
+    while row:
+        for each in gc.get_referents(row.pop()):
+            made_by = each.__class__
+            if made_by not in is_left_out:
+                is_left_out[made_by] = _is_left_out(made_by)
+            if is_left_out[made_by] or id(each) in seen:
+                continue
+            seen.add(id(each))
+            if made_by is FunctionType:
+                row.extend(cell for cell in each.__closure__ or ())
+                continue
+            row.append(each)
+            if isinstance(each, kind):
+                found.append(each)
+    return found
+
+
+def _is_left_out(kind: type) -> bool:
+    """Objects of that type hold nothing of the daemon's."""
+    is_plain = issubclass(kind, type | ModuleType | CodeType | str | bytes | int | float)
+    return is_plain or kind.__module__.partition(".")[0] in NOT_THE_DAEMON
 
 
 async def _judge_clients(clients: list[Client]) -> None:

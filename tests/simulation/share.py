@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from simulation.client import Channel
+from simulation.client import Channel, Lost
 from simulation.history import Broken, Place
 from simulation.plan import Part
 from simulation.scheduler import MILLISECOND, SECOND
@@ -51,7 +51,7 @@ class Deliveries:
         self._locks: dict[tuple[Place, int], Lock] = {}
         self._accepted: set[tuple[Place, int]] = set()
         self.unheard = 0
-        """Fetches whose answer nobody has: each may have given any record once more."""
+        """Fetches whose answer was lost: each may have given any record once more."""
         self._given: dict[tuple[Place, int], tuple[int, int]] = {}
         """Records that nobody has begun to accept or to reject: in which life of the daemon they were given, and how often, less
         `unheard` by then."""
@@ -207,9 +207,11 @@ class ShareMember(Client):
             topics=[fetches.FetchTopic(topic_id=self._topic_id, partitions=rows)] if self._session == 0 else [],
         )  # fmt: skip
         sent = self.world.sim.now_ns
-        self.world.deliveries.unheard += 1
-        answer = await self.channel.ask(request, fetches.ShareFetchResponse, 1, 0.3)
-        self.world.deliveries.unheard -= 1
+        try:
+            answer = await self.channel.ask(request, fetches.ShareFetchResponse, 1, 0.3)
+        except Lost:
+            self.world.deliveries.unheard += 1
+            raise
         if answer.error_code:
             self.refuses("a fetch", answer.error_code, PASSING | UNCERTAIN | OLD_MEMBER | OLD_SESSION)
             self._drop_session()
@@ -221,7 +223,10 @@ class ShareMember(Client):
 
     def _take(self, place: Place, row: fetches.PartitionData, sent: int) -> None:
         if row.error_code:
-            self.refuses(f"a fetch of {place}", row.error_code, PASSING | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+            allowed = PASSING | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            if self.world.commits.is_doubted(GROUP):  # nothing is kept of a group that is deleted: Kafka's answer
+                allowed |= {ErrorCode.UNKNOWN_SERVER_ERROR}
+            self.refuses(f"a fetch of {place}", row.error_code, allowed)
             return
         world, now = self.world, self.world.sim.now_ns
         lock_ends = min(sent + LOCK_MS * MILLISECOND, self._last_sent + int(SESSION_S * SECOND))

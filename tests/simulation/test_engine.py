@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from hashlib import blake2b
 from typing import Any, ClassVar
 
 import pytest
+from simulation import again
 from simulation.loop import SimLoop
 from simulation.network import Network
 from simulation.preemption import Preemption
@@ -364,3 +366,42 @@ def test_a_loop_is_woken_by_other_threads() -> None:
         return await asyncio.get_running_loop().run_in_executor(None, lambda: 7)
 
     assert {in_simulation(seed, lambda sim: run(asks())) for seed in range(SEEDS)} == {7}
+
+
+def test_tasks_in_a_set_stand_in_the_same_order_wherever_they_lie() -> None:
+    async def cancelled() -> list[int]:
+        ended: list[int] = []
+
+        async def waits(number: int) -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.append(number)
+
+        tasks = {asyncio.create_task(waits(number)) for number in range(20)}
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        return ended
+
+    orders = []
+    for number in range(3):
+        again.shuffle_memory(number)
+        orders.append(in_simulation(1, lambda sim: run(cancelled())))
+    assert orders[0] == orders[1] == orders[2]
+
+
+def test_the_first_step_at_which_two_runs_part_is_told() -> None:
+    steps = [str(number) for number in range(100)]
+    assert again.first_difference(steps, list(steps)) == ""
+    told = again.first_difference(steps, [*steps[:40], "another", *steps[41:]]).splitlines()
+    assert told[-3:] == ["    39", "line 41: 40", "or: another"]
+    assert again.first_difference(steps, steps[:99]).endswith("line 100: 99\nor: (the end)")
+
+
+def test_steps_are_told_as_they_are_in_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bytes] = []
+    monkeypatch.setattr(Simulation, "tell_steps", told.append)
+    digest, _ = in_simulation(1, pools_and_queues)
+    assert blake2b(told[0], digest_size=8).hexdigest() == digest

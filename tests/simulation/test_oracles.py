@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,14 +11,15 @@ import pytest
 from simulation import settled
 from simulation.disk import Weather
 from simulation.groups import ClassicGroups, Ownership
-from simulation.history import Broken, History, Marks, Outcome, Rules, Sent, Transaction
+from simulation.history import Broken, History, Marks, Outcome, Reading, Rules, Sent, Transaction
+from simulation.machine import timers_of
 from simulation.plan import Plan
 from simulation.scheduler import Simulation
 from simulation.settled import superseded, swift
 from simulation.share import Deliveries, Lock
 from simulation.smaller import smaller
 from simulation.watch import Watch, read_on
-from simulation.work import Commits, Rights
+from simulation.work import Commits, Limits, Rights
 from support.fake_filesystem import FakeFileSystem
 from tidelog.protocol.messages.fetch import AbortedTransaction, PartitionData
 from tidelog.protocol.records.builder import build_batch
@@ -149,12 +151,67 @@ def test_a_committed_record_that_committed_readers_do_not_see() -> None:
         judge(of, one, committed={"a-1"})
 
 
+def test_a_transaction_whose_end_nobody_knows_counts_whole_or_not_at_all() -> None:
+    of = history()
+    txn, other = Transaction("x", Outcome.UNKNOWN), Transaction("y", Outcome.UNKNOWN)
+    for offset, (name, whose) in enumerate((("a-1", txn), ("a-2", txn), ("b-1", other))):
+        sent(of, name, offset, transaction=whose)
+    both, one, later = {"a-1", "a-2"}, {"a-1"}, {"b-1"}
+    of.judge_transactions([Reading(PLACE, 0, both | later, both, 10)])
+    of.judge_transactions([Reading(PLACE, 0, both | later, later, 10)])
+    of.judge_transactions([Reading(PLACE, 0, both, one, 1)])  # an open one is before the other record
+    of.judge_transactions([Reading(PLACE, 2, both, one, 10)])  # it may have gone meanwhile
+    with pytest.raises(Broken, match=r"a-1 of x is read as committed, and a-2 in .* is not"):
+        of.judge_transactions([Reading(PLACE, 0, both | later, one | later, 10)])
+
+
+def test_a_power_cut_that_takes_more_than_the_end_of_a_log() -> None:
+    def cut(end: int) -> History:
+        of = history()
+        for number in range(4):
+            sent(of, f"a-{number}", number)
+        sent(of, "b-1", 4, transaction=Transaction("x", Outcome.DONE))
+        of.ends_at(PLACE, end)
+        return of
+
+    cut(2).judge_log(PLACE, 0, {0: "a-0", 1: "a-1"}, {"a-0", "a-1"})
+    cut(5).judge_log(PLACE, 0, {number: f"a-{number}" for number in range(4)}, set())
+    with pytest.raises(Broken, match="a-0 was acknowledged at 0, and is gone"):
+        cut(2).judge_log(PLACE, 0, {1: "a-1"}, {"a-1"})
+    with pytest.raises(Broken, match="a-2 was acknowledged at 2, and is gone"):
+        cut(4).judge_log(PLACE, 0, {0: "a-0", 1: "a-1", 3: "a-3"}, set())
+
+
+def test_a_group_that_was_deleted_stays_doubted_whoever_deletes_it_again() -> None:
+    commits = Commits()
+    commits.asks("g", PLACE, 5)
+    commits.done("g", PLACE, 5)
+    commits.doubts("g")
+    commits.trusts("g")
+    with pytest.raises(Broken, match="5 was committed, 5 at most, and -1 is read"):
+        commits.read("g", PLACE, -1, commits.before("g", PLACE))
+    commits.doubts("g")
+    commits.deleted("g")
+    commits.doubts("g")
+    commits.trusts("g")
+    commits.read("g", PLACE, -1, commits.before("g", PLACE))
+
+
 def test_a_log_that_starts_where_nobody_asked_for_it() -> None:
     of = history()
     with pytest.raises(Broken, match="the log starts at 3"):
         of.starts(of.log(PLACE), 3)
     of = history()
     of.log(PLACE).asked = 3
+    of.starts(of.log(PLACE), 3)
+    with pytest.raises(Broken, match="the log starts at 4"):
+        of.starts(of.log(PLACE), 4)
+
+
+def test_the_name_of_a_first_file_may_go_with_the_power_where_nobody_knows_of_its_records() -> None:
+    of = history()
+    of.has_lost_power = lambda: True
+    sent(of, "a-1", 3)
     of.starts(of.log(PLACE), 3)
     with pytest.raises(Broken, match="the log starts at 4"):
         of.starts(of.log(PLACE), 4)
@@ -335,7 +392,11 @@ def test_transactions_have_their_time_after_a_clock_went_back_and_nothing_else_h
     async def sleep(seconds: float) -> None:
         world.told.append(seconds)
 
+    async def remembers_nothing(_world: Any, _clients: Any) -> None:
+        pass
+
     monkeypatch.setattr(settled, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(settled, "_judge_memory", remembers_nothing)
     clients = [world.client("transactional", waits=True), world.client("member", waits=False)]
     asyncio.run(settled.judge(world, clients))
     assert world.told == [23.0, ("member", True), 23.0, ("transactional", False)]
@@ -435,3 +496,52 @@ def test_a_failure_is_made_smaller_and_named_so_that_it_can_be_had_again() -> No
     (command,) = [line for line in told.splitlines() if line.startswith("--- make simulate")]
     keep = command.partition("KEEP=")[2].partition(" ")[0]
     assert {part.index for part in plan.kept(keep).parts} == guilty
+
+
+def test_a_timer_that_outlives_a_stop_is_told_of() -> None:
+    def expires() -> None:
+        pass
+
+    loop = asyncio.new_event_loop()
+    try:
+        assert timers_of(loop) == []
+        timer = loop.call_later(60, expires)
+        assert [name.rpartition(".")[2] for name in timers_of(loop)] == ["expires"]
+        timer.cancel()
+        assert timers_of(loop) == []
+    finally:
+        loop.close()
+
+
+def test_some_clients_end_before_the_run_does_and_the_same_in_each_process() -> None:
+    plans = [Plan.of(seed) for seed in range(1, 60)]
+    steps = [plan.steps_of(part) for plan in plans for part in plan.parts if part.is_client]
+    assert 0.1 < sum(bool(count) for count in steps) / len(steps) < 0.35
+    patience = [plan.patience_of(part) for plan in plans for part in plan.parts if part.is_client]
+    assert 0.2 < sum(bool(seconds) for seconds in patience) / len(patience) < 0.45
+    part = plans[0].parts[0]
+    assert plans[0].steps_of(replace(part, most=7)) == 7
+    assert plans[0].steps_of(part) == Plan.of(1).steps_of(part)
+
+
+def test_a_limit_on_batches_that_was_answered_holds() -> None:
+    limits = Limits()
+    limits.taken("writer", "t", 1000, limits.before("t"))
+    before = limits.before("t")
+    change = limits.asks("t")
+    limits.taken("writer", "t", 1000, before)  # it was sent before, and nobody knows what holds
+    limits.taken("writer", "t", 1000, limits.before("t"))
+    limits.holds("t", 500, change)
+    limits.taken("writer", "t", 1000, before)
+    limits.taken("writer", "t", 500, limits.before("t"))
+    limits.refused("writer", "t", 501, limits.before("t"))
+    with pytest.raises(Broken, match="1000 bytes are taken for t, where 500 were the limit"):
+        limits.taken("writer", "t", 1000, limits.before("t"))
+    with pytest.raises(Broken, match="500 bytes are too large for t, where the limit is 500"):
+        limits.refused("writer", "t", 500, limits.before("t"))
+    first, second = limits.asks("t"), limits.asks("t")
+    limits.holds("t", 100, first)
+    limits.taken("writer", "t", 1000, limits.before("t"))
+    limits.holds("t", 200, second)
+    with pytest.raises(Broken, match="where 200 were"):
+        limits.taken("writer", "t", 1000, limits.before("t"))

@@ -7,12 +7,17 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from simulation import hunt
+from simulation.defects.obstacles import OBSTACLES
+from simulation.places import Place
+from simulation.plan import Plan
 from simulation.planted import ALL, DEFECTS, PLANTED, PUT_BACK, Defect, Edit, applied, exchanges, with_probes
+from simulation.run import Result
 from support.patience import PATIENCE_S
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -161,5 +166,51 @@ def test_a_failure_is_told_by_its_promise(why: str, oracle: str) -> None:
 
 def test_the_page_tells_what_was_not_looked_for() -> None:
     page = hunt.page_of({}, 2000)
+    assert OBSTACLES.keys() <= {defect.name for defect in ALL}
+    assert page.count("\n- was/late-part-made-twice: HTTP is not simulated") == 1
+    found = hunt.Finding("", "", seed=3, oracle="order", why="a stands behind b")
+    assert "HTTP is not simulated" not in hunt.page_of({"was/late-part-made-twice": found}, 2000)
     assert page.count("| not looked for |") == len(ALL)
     assert f"0 of {len(PLANTED)} planted" in page
+
+
+def test_a_seed_whose_plan_has_what_a_defect_needs_is_tried_before_others() -> None:
+    suits = hunt.Suits(next(defect for defect in ALL if defect.name == "transactions/markers-before-decision"))
+    plans = sorted((Plan.of(seed) for seed in range(1, 40)), key=lambda plan: -suits.of(plan, Counter()))
+    first, last = plans[0], plans[-1]
+    assert any(part.kind == "transactional" for part in first.parts)
+    assert first.durable
+    assert not any(part.kind == "transactional" for part in last.parts)
+    marker = Place("broker/transactions/markers.py", "Completions.begin")
+    assert suits.of(last, Counter([marker])) > suits.of(last, Counter([Place("a.py", "b")]))
+
+
+def test_defects_that_change_runs_are_not_looked_for_in_company(tmp_path: Path) -> None:
+    """And what is kept by another hunt meanwhile stays."""
+    options = hunt.options_of(["--state", str(tmp_path / "state.json"), "--seeds", "2"])
+    quiet, loud, other = ALL[:3]
+    ran: list[tuple[int, tuple[str, ...]]] = []
+
+    def run(plans: Iterable[Plan]) -> Iterator[tuple[Plan, Result]]:
+        for plan in plans:
+            ran.append((plan.seed, plan.planted))
+            digest = f"{plan.seed} {loud.name in plan.planted}"
+            yield plan, Result(plan.seed, "", 1, digest, 1.0, 1.0, {})
+
+    looked = hunt.Hunt([quiet, loud], options, run)
+    hunt.save(options.state, {other.name: hunt.Finding("", "", seed=7)})
+    looked.measure()
+    kept = hunt.load(options.state)
+    assert [kept[one.name].changes for one in (quiet, loud)] == [False, True]
+    assert kept[other.name].seed == 7
+    ran.clear()
+    looked.in_company()
+    assert ran == [(1, (quiet.name,)), (2, (quiet.name,))]
+    ran.clear()
+    options.best, options.seeds = True, 5
+    looked.in_company()
+    assert sorted(ran) == [(seed, (quiet.name,)) for seed in (3, 4, 5)]
+    assert sorted(hunt.load(options.state)[quiet.name].chosen) == [3, 4, 5]
+    ran.clear()
+    looked.in_company()
+    assert not ran

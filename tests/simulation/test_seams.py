@@ -20,7 +20,7 @@ from simulation.disk import SimDisk
 from simulation.loop import SimLoop
 from simulation.network import Network
 from simulation.primitives import installed
-from simulation.scheduler import Killed, Simulation
+from simulation.scheduler import SECOND, Killed, Simulation
 from tidelog.storage.io.filesystem import FileSystem, RealFileSystem
 
 DISK_SEEDS, OPERATIONS = 150, 60
@@ -197,7 +197,12 @@ def test_a_strike_comes_at_a_call_of_its_class(among: str, calls: int, left: int
         disk.make_directory(f"{tmp_path}/t-0")
         log = disk.open(f"{tmp_path}/t-0/1.log", create=True)
         index = disk.open(f"{tmp_path}/t-0/1.index", create=True)
-        disk.strike_in(calls, lambda: struck.append(among), among)
+
+        def strike() -> None:
+            struck.append(among)
+            disk.is_off = True
+
+        disk.strike_in(calls, strike, among)
 
         def rename() -> None:
             disk.rename(f"{tmp_path}/t-0", f"{tmp_path}/t-0.5f2c-delete")
@@ -213,6 +218,19 @@ def test_a_strike_comes_at_a_call_of_its_class(among: str, calls: int, left: int
                 call()
                 done += 1
         assert (struck, done) == ([among], left)
+
+
+def test_a_call_that_hangs_is_carried_out_late(tmp_path: Path) -> None:
+    with Simulation(1) as sim:
+        disk = SimDisk(base=str(tmp_path))
+        disk.make_directory(f"{tmp_path}/t-0")
+        log = disk.open(f"{tmp_path}/t-0/1.log", create=True)
+        disk.strike_in(2, lambda: sim.block("disk: hangs", SECOND), "append log")
+        log.append(b"a")
+        assert sim.now_ns < SECOND
+        log.append(b"b")
+        assert sim.now_ns >= SECOND
+        assert log.pread(2, 0) == b"ab"
 
 
 class Peers:

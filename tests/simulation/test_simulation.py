@@ -40,9 +40,14 @@ def lines_of(
 
 @pytest.mark.parametrize("seed", ["3", "11"])
 def test_a_seed_is_the_same_run_in_each_process_whatever_the_hashes(seed: str) -> None:
-    (first,) = lines_of("--seed", seed, hash_seed="1")
+    (first,) = lines_of("--seed", seed, hash_seed="11")
     assert first.startswith(f"seed {seed}: ok steps=")
-    assert [first] == lines_of("--seed", seed, hash_seed="2")
+    assert [first] == lines_of("--seed", seed, hash_seed="13")
+
+
+def test_a_seed_is_the_same_run_wherever_its_objects_lie() -> None:
+    (line,) = lines_of("--seed", "3", "--again", "4")
+    assert line.startswith("4 times seed 3: ok steps=")
 
 
 def test_a_seed_is_the_same_run_whatever_the_machine_says_of_containers() -> None:
@@ -88,9 +93,10 @@ def test_a_defect_that_was_found_stays_mended(regression: Regression) -> None:
     assert line.startswith(f"seed {regression.seed}: ok ")
 
 
-def test_no_promise_is_broken(simulation_seconds: float, simulation_seeds: int) -> None:
+def test_no_promise_is_broken(simulation_seconds: float, simulation_seeds: int, simulation_told: list[str]) -> None:
     told = lines_of(
         "--seconds", str(simulation_seconds), "--count", str(simulation_seeds), patience_s=simulation_seconds
     )
     print(*told, sep="\n")
+    simulation_told += [f"{line} (of {simulation_seeds} seeds)" for line in told if re.match(r"\d+ runs, ", line)]
     assert any(re.match(r"[1-9]\d* runs, 0 failed", line) for line in told)

@@ -25,6 +25,8 @@ PASSING = {
 }  # fmt: skip
 #: Errors after which what was asked may have been done all the same.
 UNCERTAIN = {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR}
+LARGEST = 1 << 20
+"""Bytes of a batch at most, where nobody has changed that; no client comes near."""
 NO_RIGHT = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 GONE = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID}
 FENCED = {
@@ -34,6 +36,8 @@ FENCED = {
 #: What a daemon may answer while its disk fails, whatever was asked.
 OF_THE_DISK = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS}
 PAUSE_S = 0.05
+HANGS = 0.3
+"""Clients that end without closing their connection."""
 OF_GROUPS, OF_TRANSACTIONS = 0, 1
 
 
@@ -49,11 +53,16 @@ class Client:
         self.rng = world.plan.part_rng(part)
         self.name = f"{part.kind}-{part.number}"
         self.channel = Channel(world.machine, self.name, host_of(part))
-        self._left = part.most
+        self.patience_s = world.plan.patience_of(part)
+        """For requests that may come twice, or late: batches that are numbered, and fetches."""
+        self._left = world.plan.steps_of(part)
 
     async def run(self) -> None:
         while not self.world.is_over:
             await self.world.turn()
+            if self.channel.is_gone:  # who has nothing to ask looks at his connection too
+                self.channel.close()
+                self.lost()
             try:
                 await self.step()
             except Lost:
@@ -66,7 +75,10 @@ class Client:
             pause = self.pause()
             await asyncio.sleep(pause * self.world.plan.pace if pause < 1 else pause)
         await self.end()
-        self.channel.close()
+        if self.rng.random() < HANGS:
+            self.world.hung.append(self.channel)
+        else:
+            self.channel.close()
 
     async def step(self) -> None:
         """One operation. Lost, Broken."""
@@ -198,6 +210,54 @@ class Rights:
             raise Broken(f"{who}: has no right to write to {topic}, which nobody has taken")
 
 
+class Limit(NamedTuple):
+    """What was known of the largest batch of a topic when a request was about to be sent.
+
+    Attributes:
+        changes: how often somebody had begun to change it.
+        size: bytes; None where that is not known.
+    """
+
+    changes: int
+    size: int | None
+
+
+class Limits:
+    """How large batches may be (max.message.bytes), as administrators were answered, by topic."""
+
+    def __init__(self) -> None:
+        self._changes: Counter[str] = Counter()
+        self._sizes: dict[str, int | None] = {}
+        self.is_altered = False
+        """Some topic's was changed, or may have been."""
+
+    def asks(self, topic: str) -> int:
+        """It is about to be changed. A number for `holds`."""
+        self.is_altered = True
+        self._changes[topic] += 1
+        self._sizes[topic] = None
+        return self._changes[topic]
+
+    def holds(self, topic: str, size: int, change: int) -> None:
+        """The change was answered. Where another was under way beside it, nobody knows which holds."""
+        if change == self._changes[topic]:
+            self._sizes[topic] = size
+
+    def before(self, topic: str) -> Limit:
+        """To be asked before a request is sent, and given to `taken` or `refused` with its answer."""
+        return Limit(self._changes[topic], self._sizes.get(topic, LARGEST))
+
+    def taken(self, who: str, topic: str, size: int, before: Limit) -> None:
+        """Broken where a batch was larger than what held all the time between its request and the answer."""
+        if before == self.before(topic) and before.size is not None and size > before.size:
+            raise Broken(f"{who}: {size} bytes are taken for {topic}, where {before.size} were the limit before")
+
+    def refused(self, who: str, topic: str, size: int, before: Limit) -> None:
+        """Broken where it was not."""
+        if before == self.before(topic) and before.size is not None and size <= before.size:
+            raise Broken(f"{who}: {size} bytes are too large for {topic}, where the limit is {before.size}")
+
+
 class Commits:
     """What is known of the committed offsets of groups: none goes back.
 
@@ -209,6 +269,7 @@ class Commits:
         self.acknowledged: dict[tuple[str, Place], int] = {}
         self.asked: dict[tuple[str, Place], int] = {}
         self._doubted: set[str] = set()
+        self._deleted: set[str] = set()
 
     def asks(self, group: str, place: Place, offset: int) -> None:
         self.asked[group, place] = max(offset, self.asked.get((group, place), -1))
@@ -227,9 +288,14 @@ class Commits:
     def is_doubted(self, group: str) -> bool:
         return group in self._doubted
 
+    def deleted(self, group: str) -> None:
+        """It may have been, whoever asked for it: it is doubted for good."""
+        self._deleted.add(group)
+
     def trusts(self, group: str) -> None:
         """It was not deleted, that time."""
-        self._doubted.discard(group)
+        if group not in self._deleted:
+            self._doubted.discard(group)
 
     def read(self, group: str, place: Place, offset: int, before: int) -> None:
         most = self.asked.get((group, place), -1)

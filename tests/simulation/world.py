@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from simulation.client import Lost
-from simulation.history import Broken, History, Place, Rules
+from simulation.client import Channel, Lost
+from simulation.directories import judge_directories
+from simulation.history import Broken, History, Place, Reading, Rules
 from simulation.machine import DiedError, Machine
 from simulation.network import Network
+from simulation.places import Places
 from simulation.plan import AUTHORIZER, Part, Plan
 from simulation.scheduler import SECOND, Simulation
-from simulation.work import NONE, PASSING, PAUSE_S, UNCERTAIN, Client, Commits, Rights
+from simulation.work import NONE, PASSING, PAUSE_S, UNCERTAIN, Client, Commits, Limits, Rights
 from support.left_behind import faults_of
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import create_topics
 from tidelog.storage.io.file_cache import FileCache
+
+if TYPE_CHECKING:
+    from simulation.readers import Judge
+    from simulation.remaker import Remaker
 
 #: What an end may take: the last requests, and a start after the worst crash, in virtual seconds.
 END_S = 3600.0
@@ -37,6 +43,9 @@ class World:
         is_sound: the disk has not failed in this life of the daemon.
         is_stopping: it is being stopped, and started again.
         open_transactions: of clients, now.
+        at_places: what happens at functions of the daemon.
+        remakers: clients whose topic comes and goes.
+        hung: connections of clients that have ended without closing them.
         altered: settings that somebody has changed, by topic.
         clock_jumps: how often the wall clock was moved.
     """
@@ -47,9 +56,14 @@ class World:
         self.machine = Machine(sim, plan.settings)
         self.history = History(sim)
         self.history.now_ms = self.machine.time.milliseconds
+        self.history.has_lost_power = lambda: self.machine.has_lost_power
         self.commits = Commits()
         self.rights = Rights()
+        self.limits = Limits()
         self.places: list[Place] = []
+        self.at_places = Places(sim)
+        self.remakers: list[Remaker] = []
+        self.hung: list[Channel] = []
         self.is_over = False
         self.is_sound = True
         self.is_stopping = False
@@ -169,6 +183,8 @@ class World:
             return
         if left := machine.left_open():
             raise Broken(f"after a clean stop these are open: {', '.join(left[:10])}")
+        if machine.left_to_do:
+            raise Broken(f"after a clean stop these timers are left: {', '.join(machine.left_to_do[:10])}")
         disk.is_quiet = True
         faults = faults_of(disk, str(machine.directory))
         disk.is_quiet = False
@@ -182,7 +198,10 @@ class World:
         if threads > MOST_THREADS:
             raise Broken(f"the daemon has {threads} threads")
         await chaos.end()
+        if self.plan.last == "power cut" and not self.plan.durable:
+            await self._forget_what_the_power_took()
         await self.judge_places()
+        await judge_directories(self)
         await self.machine.stop()
         self.verify()
         if self._backups is not None:
@@ -190,14 +209,42 @@ class World:
 
     async def judge_places(self, look: Callable[[Place, dict[int, str]], object] = lambda _place, _found: None) -> None:
         """Reads every partition whole. `look` is told what is there."""
+        readings = []
         for place in self.places:
-            _, found, _ = await self.read_whole(place, 0)
+            _, found, _ = await self.read_whole(place, 0, self._judge_epochs)
             start, committed, stable = await self.read_whole(place, 1)
             self.history.judge_log(place, start, found, set(committed.values()), stable)
+            readings.append(Reading(place, start, set(found.values()), set(committed.values()), stable))
             look(place, found)
+        self.history.judge_transactions(readings)
 
-    async def read_whole(self, place: Place, isolation: int) -> tuple[int, dict[int, str], int]:
-        """The log's start, as it is afterwards, since retention goes on; the name of each record in it; where reading ended."""
+    async def _judge_epochs(self, reader: Judge) -> None:
+        """Who asks where a leader's epoch ends (KIP-320) is told of no offset within what it has written."""
+        from simulation.readers import EARLIEST
+
+        for epoch, last in sorted(reader.epochs.items()):
+            found = await self._surely(lambda epoch=epoch: reader.end_of_epoch(epoch))  # type: ignore[misc]
+            start = await self._surely(lambda: reader.offset_of(EARLIEST))
+            if found is not None and last >= start and (found.leader_epoch != epoch or found.end_offset <= last):
+                told = f"{found.leader_epoch}, which ends at {found.end_offset}"
+                raise Broken(f"{reader.place}: {last} is of epoch {epoch}, and who asks for that is told of {told}")
+
+    async def _forget_what_the_power_took(self) -> None:
+        """Without a sync before each answer a power cut takes the end of each log, whatever was acknowledged; nothing else."""
+        from simulation.readers import Judge, Target
+
+        for place in self.places:
+            reader = Judge(self, JUDGE, Target(place, 0))
+            self.history.ends_at(place, await self._surely(reader.end_before_this_life))
+            reader.channel.close()
+
+    async def read_whole(
+        self, place: Place, isolation: int, look: Callable[[Judge], Awaitable[None]] | None = None
+    ) -> tuple[int, dict[int, str], int]:
+        """The log's start, as it is afterwards, since retention goes on; the name of each record in it; where reading ended.
+
+        `look` is given the reader when it has read all.
+        """
         from simulation.readers import EARLIEST, LATEST, Judge, Target
 
         reader = Judge(self, JUDGE, Target(place, isolation))
@@ -215,6 +262,8 @@ class World:
                 if stalls > MOST_STALLS:
                     raise Broken(f"{place}: nothing is read at {before}, and the log ends at {end}")
             end = max(end, reader.marks.high) if isolation == 0 else end
+        if look is not None:
+            await look(reader)
         start = await self._surely(lambda: reader.offset_of(EARLIEST))
         reader.channel.close()
         return start, reader.found, reader.position
@@ -244,13 +293,14 @@ async def started(machine: Machine, patience_s: float, rng: random.Random) -> No
     tries = 0
     while True:
         await machine.ended()  # who was killed at a call of the disk is not at its end yet
+        was_sound = machine.disk.is_sound  # one that fails a few calls may be sound again when a start has met them
         try:
             await machine.start()
         except DiedError:
             continue
         except Exception:
             tries += 1
-            if machine.disk.is_sound:
+            if was_sound:
                 raise
             await asyncio.sleep(patience_s * rng.random())
             if tries > MOST_STARTS:

@@ -21,6 +21,7 @@ from simulation.work import (
     PAUSE_S,
     UNCERTAIN,
     Client,
+    Limit,
     Right,
 )
 from simulation.world import World
@@ -37,6 +38,8 @@ from tidelog.protocol.records.record_batch import Record
 from tidelog.protocol.schema import ApiMessage
 
 KEYS = 8
+FORMAT_2 = 3
+"""Version of Produce from which on batches are of the present format."""
 CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP)
 
 
@@ -141,7 +144,8 @@ class Writer(Client):
             if self.transaction is not None or self.world.is_over:
                 raise
         rows = [answer.responses[0].partition_responses[0] for answer in answers]
-        is_excused = bool(rows) and (rows[0].error_code == NO_RIGHT or not self.world.is_sound)
+        excuses = (NO_RIGHT, ErrorCode.MESSAGE_TOO_LARGE)
+        is_excused = bool(rows) and (rows[0].error_code in excuses or not self.world.is_sound)
         if is_excused and len(rows) == 2 and rows[0].error_code and not rows[1].error_code:
             # The second one is the first of this producer there, and the other one can't be sent again before it.
             self._answered(place, later, NONE, rows[1].base_offset)
@@ -151,7 +155,7 @@ class Writer(Client):
             found = rows[index] if index < len(rows) else None
             if found is not None and not found.error_code:
                 self._answered(place, batch, NONE, found.base_offset)
-            elif not await self._insist(place, batch, again):
+            elif not await self._insist(place, batch, again, is_again=True):
                 return False
         return True
 
@@ -168,21 +172,26 @@ class Writer(Client):
         )  # fmt: skip
         return sent, request
 
-    async def _insist(self, place: Place, sent: list[Sent], request: produce.ProduceRequest) -> bool:
-        """Sends a batch until that is answered; see `write`."""
+    async def _insist(
+        self, place: Place, sent: list[Sent], request: produce.ProduceRequest, *, is_again: bool = False
+    ) -> bool:
+        """Sends a batch until that is answered; see `write`. `is_again`: it was sent before, and may have been written."""
         numbered = self.producer_id >= 0
         rights, host = self.world.rights, self.channel.host
         while True:
-            before = rights.before(host, place[0])
+            before, limit = rights.before(host, place[0]), self.world.limits.before(place[0])
             try:
-                answer = await self.channel.ask(request, produce.ProduceResponse, self.version)
+                patience_s = self.patience_s if numbered else 0.0
+                answer = await self.channel.ask(request, produce.ProduceResponse, self.version, patience_s=patience_s)
             except Lost:
                 if not numbered or self.transaction is not None or self.world.is_over:
                     raise
+                is_again = True
                 await asyncio.sleep(PAUSE_S)
                 continue
             found = answer.responses[0].partition_responses[0]
             self.blames_the_disk(f"a batch for {place}", found.error_code)
+            self._holds_to(limit, place, request.topic_data[0].partition_data[0].records, found.error_code)
             if not found.error_code:
                 rights.granted(self.name, host, place[0], before)
             if found.error_code == NO_RIGHT:
@@ -196,7 +205,23 @@ class Writer(Client):
             if found.error_code in PASSING | UNCERTAIN and numbered and not self.world.is_over:
                 await asyncio.sleep(PAUSE_S)
                 continue
+            if is_again and found.error_code == ErrorCode.MESSAGE_TOO_LARGE and self.world.limits.is_altered:
+                self.producer_id = -1  # its number is taken, or it is not
+                return False
             return self._answered(place, sent, found.error_code, found.base_offset)
+
+    def _holds_to(self, limit: Limit, place: Place, records: Any, error: int) -> None:
+        """Broken where a batch is taken, or refused, for a size that it has not. `limit`: what was known when it was sent.
+
+        Of old formats, and of topics that compress anew, the batch that is written is another one.
+        """
+        limits, topic = self.world.limits, place[0]
+        if self.version < FORMAT_2 or (topic, "compression.type") in self.world.altered:
+            return
+        if not error:
+            limits.taken(self.name, topic, len(records), limit)
+        elif error == ErrorCode.MESSAGE_TOO_LARGE:
+            limits.refused(self.name, topic, len(records), limit)
 
     def fences(self) -> set[ErrorCode]:
         """Errors that may tell this one that it is fenced."""
@@ -218,7 +243,12 @@ class Writer(Client):
             return False
         if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
             raise Broken(f"{place}: the next batch of {self.name} is refused: {ErrorCode(error).name}")
-        self.refuses(f"a batch for {place} is refused", error, PASSING | self.fences() | GONE)
+        allowed = PASSING | self.fences() | GONE
+        if self.world.limits.is_altered:
+            allowed |= {ErrorCode.MESSAGE_TOO_LARGE}
+        if not history.trusts_clock:  # it may be sent more than an hour ahead (message.timestamp.after.max.ms)
+            allowed |= {ErrorCode.INVALID_TIMESTAMP}
+        self.refuses(f"a batch for {place} is refused", error, allowed)
         history.refused(sent, error)
         return False
 
@@ -232,7 +262,7 @@ class AheadWriter(Writer):
     async def step(self) -> None:
         rng, world = self.rng, self.world
         asked: list[tuple[ApiMessage, type[ApiMessage], int]] = []
-        batches: list[list[tuple[Place, list[Sent], Right]]] = []
+        batches: list[list[tuple[Place, list[Sent], Right, Limit, bytes]]] = []
         for _ in range(rng.randrange(2, 6)):
             if rng.random() < 0.15:
                 asked.append((all_of(rng.choice(world.places)), fetches.FetchResponse, 11))
@@ -248,9 +278,11 @@ class AheadWriter(Writer):
             rows, mine = [], []
             for place in rng.sample(world.places, min(len(world.places), rng.randrange(1, 4))):
                 sent, records = self.records(place)
-                data = produce.PartitionProduceData(index=place[1], records=self.build(records, -1))
+                batch = self.build(records, -1)
+                data = produce.PartitionProduceData(index=place[1], records=batch)
                 rows.append(produce.TopicProduceData(name=place[0], partition_data=[data]))
-                mine.append((place, sent, world.rights.before(self.channel.host, place[0])))
+                known = world.rights.before(self.channel.host, place[0]), world.limits.before(place[0])
+                mine.append((place, sent, *known, batch))
                 for one in sent:
                     world.history.sends(one)
             produces = produce.ProduceRequest(
@@ -263,8 +295,10 @@ class AheadWriter(Writer):
             await self.channel.ask_all(asked, told=answers)
         finally:
             for mine, answer in zip(batches, answers, strict=False):
-                for (place, sent, before), row in zip(mine, answer.responses if mine else (), strict=True):
-                    self._told(place, sent, row.partition_responses[0], before)
+                for (place, sent, *known, batch), row in zip(mine, answer.responses if mine else (), strict=True):
+                    found = row.partition_responses[0]
+                    self._holds_to(known[1], place, batch, found.error_code)
+                    self._told(place, sent, found, known[0])
 
     def _told(self, place: Place, sent: list[Sent], found: Any, before: Right) -> None:
         """What one partition's part of an answer says."""
@@ -349,7 +383,9 @@ class TransactionalWriter(Writer):
 
     def lost(self) -> None:
         txn = self.transaction
-        if txn is not None and txn.outcome is Outcome.OPEN:
+        if txn is None:  # nothing was under way: it is who it was
+            return
+        if txn.outcome is Outcome.OPEN:
             txn.outcome = Outcome.REFUSED
         self.transaction, self.producer_id = None, -1
         self._doubted.clear()
@@ -395,6 +431,9 @@ class TransactionalWriter(Writer):
             await self._fence()
 
     async def _within(self, txn: Transaction) -> None:
+        if self._is_second and self.rng.random() < 0.15:  # it has changed its mind
+            await self._end(txn, commits=False)
+            return
         places = [place for place in self.world.places if place not in self._doubted]
         if not places:
             self.lost()
@@ -418,8 +457,15 @@ class TransactionalWriter(Writer):
 
         async def ask() -> int:
             nonlocal answer
-            answer = await self.channel.ask(request, end_txn.EndTxnResponse, 5 if self._is_second else 3)
+            try:
+                answer = await self.channel.ask(request, end_txn.EndTxnResponse, 5 if self._is_second else 3)
+            except Lost:
+                if self.world.is_over or not is_patient:
+                    raise
+                return int(ErrorCode.REQUEST_TIMED_OUT)
             return answer.error_code
+
+        is_patient = self.rng.random() < 0.5
 
         answer = end_txn.EndTxnResponse()
         error = await self._until_settled(ask)

@@ -23,16 +23,24 @@ OF_REQUESTS = [
         if isinstance(outcome, BaseException):
             self._sync_failed(outcome)
         elif not self.offload.active:
-            self.log.complete_sync(outcome)
-            self._synced_up_to()
+            try:
+                self.log.complete_sync(outcome)
+            except Exception as error:  # it may read the log to find its offset
+                self._sync_failed(error)
+            else:
+                self._synced_up_to()
 """,
                 """\
         if isinstance(outcome, BaseException):
             self._sync_failed(outcome)
             self._syncing = False
         elif not self.offload.active:
-            self.log.complete_sync(outcome)
-            self._synced_up_to()
+            try:
+                self.log.complete_sync(outcome)
+            except Exception as error:  # it may read the log to find its offset
+                self._sync_failed(error)
+            else:
+                self._synced_up_to()
             self._syncing = False
 """,
             ),
