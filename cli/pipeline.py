@@ -10,7 +10,8 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
+#: A job whose arguments are checked. Takes the session, and whom to tell (more to do, more done); returns the report.
+Job = Callable[[Any, Callable[[int, int], None]], dict[str, Any]]
+
+_MASTER = re.compile(r"local(-cluster)?(\[.*\])?$|spark://.|k8s://.|yarn$")
+#: Where an archive can be.
+_PLACES = "a folder, s3://bucket/… (gs, az), or hdfs://… and what else Hadoop knows"
+
+
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "pipeline", help="archive, replay, audit and profile topics (Spark)", description=__doc__
@@ -29,13 +38,14 @@ def add_parser(commands: Subparsers) -> None:
 
     job = _job(jobs, "archive", _archive, "append what is new of a topic to an archive in Parquet, each offset once")
     _add_source(job)
-    job.add_argument("--to", metavar="DIR", required=True, help="the archive: a folder, or s3://bucket/… (gs, az)")
+    job.add_argument("--to", metavar="DIR", required=True, help=f"the archive: {_PLACES}")
     job.add_argument(
-        "--file-bytes", type=int, default=128 << 20, metavar="N", help="bytes of the log in a file (128 MiB)"
+        "--file-bytes", type=_at_least_one, default=128 << 20, metavar="N", help="bytes of the log in a file (128 MiB)"
     )
 
     job = _job(jobs, "latest", _latest, "write the newest row of each key as a table")
-    _add_source(job)
+    _add_source(job, needs_topic=False)
+    job.add_argument("--archive", metavar="DIR", help=f"as of its end, and without the topic: {_PLACES}")
     job.add_argument("--to", metavar="TABLE", required=True, help="the table's folder")
     job.add_argument("--format", choices=("parquet", "delta"), default="parquet")
 
@@ -43,12 +53,10 @@ def add_parser(commands: Subparsers) -> None:
     _add_source(job)
     job.add_argument("--to", metavar="TABLE", required=True, help="catalog.schema.table, or delta.`/path`")
     job.add_argument("--format", choices=("delta", "iceberg"), default="delta")
-    job.add_argument(
-        "--archive", metavar="DIR", help="take what it has from there: a folder, or s3://bucket/… (gs, az)"
-    )
+    job.add_argument("--archive", metavar="DIR", help=f"take what it has from there: {_PLACES}")
 
     job = _job(jobs, "replay", _replay, "write an archive into a topic, with original timestamps and order")
-    job.add_argument("archive", metavar="DIR", help="the archive: a folder, or s3://bucket/… (gs, az)")
+    job.add_argument("archive", metavar="DIR", help=f"the archive: {_PLACES}")
     job.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True, help="of the topic")
     _add_security(job)
     job.add_argument("--topic", required=True, help="to write to; it must exist")
@@ -71,7 +79,7 @@ def add_parser(commands: Subparsers) -> None:
     text = "clean every compacted topic of a stopped daemon, in parallel"
     job = jobs.add_parser("compact", help=text, description=f"{text[0].upper()}{text[1:]}. Needs no Spark.")
     job.add_argument("--topic", action="append", default=[], help="only this one; may be given again")
-    job.add_argument("--workers", type=int, metavar="N", help="logs at once (the machine's processors)")
+    job.add_argument("--workers", type=_at_least_one, metavar="N", help="logs at once (the machine's processors)")
     job.add_argument("--json", action="store_true", help="print one JSON object")
     add_configuration(job)
     job.set_defaults(run=_compact)
@@ -89,21 +97,29 @@ def add_parser(commands: Subparsers) -> None:
     job.set_defaults(run=_expected(_jar))
 
 
-def _job(
-    jobs: Subparsers, name: str, work: Callable[[Any, Any, Callable[[int, int], None]], dict[str, Any]], text: str
-) -> argparse.ArgumentParser:
+def _job(jobs: Subparsers, name: str, prepare: Callable[[Any], Job], text: str) -> argparse.ArgumentParser:
     parser = jobs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master (local[*])")
     parser.add_argument(
         "--conf", metavar="NAME=VALUE", action="append", default=[], help="of Spark; may be given again"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=_expected(lambda options: _run(options, name, work)))
+    parser.set_defaults(run=_expected(lambda options: _run(options, name, prepare)))
     return parser
 
 
-def _add_source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", required=True)
+def _at_least_one(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is too little: it can be 1 or more")
+    return value
+
+
+_at_least_one.__name__ = "int"  # in what is said of a text that is no number
+
+
+def _add_source(parser: argparse.ArgumentParser, *, needs_topic: bool = True) -> None:
+    parser.add_argument("--topic", required=needs_topic)
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT")
     _add_security(parser)
     parser.add_argument("--path", metavar="DIRS", help="log.dirs, comma-separated")
@@ -145,37 +161,60 @@ def _expected(run: Callable[[Any], int]) -> Callable[[Any], int]:
 
 
 def spark_failure(text: str) -> str:
-    """Error text from an exception of Spark's: that of our exception in its Python traceback, else its first line."""
-    ours = re.findall(r"^\s*tidelog\.pipeline\.[\w.]+: (.+)$", text, re.MULTILINE)
+    """Text of an exception of Spark's: that of our exception in its Python traceback, else of Java's; else its first line."""
+    ours: str | None = import_module("tidelog.pipeline.exceptions").sentence_in(text)
     if ours:
-        return str(ours[-1]).strip()
+        return ours
+    if "JAVA_GATEWAY_EXITED" in text:
+        return "Spark did not start, and says above why; --master and --conf are handed to it as they are"
+    javas = re.search(
+        r"^An error occurred while calling .*\n: [\w.$]*?(\w+(?:Exception|Error): .+)$", text, re.MULTILINE
+    )
+    if javas:
+        return javas[1].strip()
     return next((line.strip() for line in text.splitlines() if line.strip()), "Spark failed and does not say why")
 
 
-def _run(options: Any, name: str, work: Callable[[Any, Any, Callable[[int, int], None]], dict[str, Any]]) -> int:
+def _run(options: Any, name: str, prepare: Callable[[Any], Job]) -> int:
     from .support.output import ProgressBar
 
-    settings = pairs(options.conf, "--conf")
+    settings = spark_settings(options)
+    work = prepare(options)  # what is wrong with the arguments is told before Spark takes its seconds to start
     session = import_module("tidelog.pipeline.session").session
     spark = session(f"tidelog {name}", master=options.master, settings=settings)
     try:
         with ProgressBar(name, unit="offsets") as bar:
-            report = work(spark, options, bar.advance)
+            report = work(spark, bar.advance)
     finally:
         spark.stop()
     _print(report, options.json)
     return 0 if report.get("passed", True) else 1
 
 
+def spark_settings(options: Any) -> dict[str, str]:
+    """Settings of the session. ConfigError: --conf, or --master, which Spark would answer with a stack trace."""
+    from ..config.exceptions import ConfigError
+
+    if not _MASTER.match(options.master):
+        raise ConfigError(
+            [f"--master {options.master}: Spark knows local[N], spark://HOST:PORT, yarn and k8s://HOST:PORT"]
+        )
+    return pairs(options.conf, "--conf")
+
+
 def pairs(texts: list[str], flag: str) -> dict[str, str]:
-    """Names and values of texts NAME=VALUE; of two with one name the last wins. ConfigError names `flag`."""
+    """Names and values of texts NAME=VALUE; of two with one name the last wins. ConfigError names `flag`, and of the text what
+    may be a name: behind that may be a secret.
+    """
     from ..config.exceptions import ConfigError
 
     found = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError([f"{flag} {text}: not NAME=VALUE"])
+        if not equals or not name.strip():
+            said = re.match(r"[\w.-]*", text)
+            shown = said[0] if said else ""
+            raise ConfigError([f"{flag} {shown}{'…' if shown != text else ''}: not NAME=VALUE"])
         found[name.strip()] = value
     return found
 
@@ -228,46 +267,107 @@ def _print(report: Mapping[str, Any], as_json: bool) -> None:
     print(json.dumps(report, indent=2) if as_json else "\n".join(picture(report)))
 
 
-def _archive(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
+def _checked(source: dict[str, str]) -> dict[str, str]:
+    """Options of the source. OptionError."""
+    import_module("tidelog.pipeline.options").parse_options(source)
+    return source
+
+
+def _whole(job: str, source: dict[str, str]) -> dict[str, str]:
+    """The same, of a job that keeps account of what it has read. OptionError."""
+    import_module("tidelog.pipeline.jobs.common").check_whole(job, source)
+    return source
+
+
+@contextmanager
+def _of_flag(flag: str) -> Iterator[None]:
+    """Puts the flag before a sentence that begins with its value."""
+    failure: type[Exception] = import_module("tidelog.pipeline.exceptions").PipelineError
+    try:
+        yield
+    except failure as error:
+        raise type(error)(f"{flag} {error}") from error
+
+
+def _check_address(flag: str, address: str) -> None:
+    """ArchiveError."""
+    with _of_flag(flag):
+        import_module("tidelog.pipeline.jobs.places").check_address(address)
+
+
+def _archive(options: Any) -> Job:
+    source = _whole("archive", source_options(options))
+    _check_address("--to", options.to)
     job = import_module("tidelog.pipeline.jobs.archive").archive
-    return dict(job(spark, source_options(options), options.to, file_bytes=options.file_bytes, progress=progress))
+    return lambda spark, progress: job(spark, source, options.to, file_bytes=options.file_bytes, progress=progress)
 
 
-def _latest(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
-    job = import_module("tidelog.pipeline.jobs.latest").latest
-    return dict(job(spark, source_options(options), options.to, form=options.format, progress=progress))
-
-
-def _upsert(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
-    job = import_module("tidelog.pipeline.jobs.upsert").upsert
+def _latest(options: Any) -> Job:
+    source = latest_options(options)
+    if options.archive is None:
+        _checked(source)
+    else:
+        _check_address("--archive", options.archive)
+        import_module("tidelog.pipeline.jobs.archived_views").check_asked(source)
+    jobs = import_module("tidelog.pipeline.jobs.latest")
+    with _of_flag("--to"):
+        jobs.check_table(options.to, options.format)
+    job = jobs.latest
     given = {"form": options.format, "archive": options.archive}
-    return dict(job(spark, source_options(options), options.to, **given, progress=progress))
+    return lambda spark, progress: job(spark, source, options.to, **given, progress=progress)
 
 
-def _replay(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
-    target = {"kafka.bootstrap.servers": options.bootstrap_server, "topic": options.topic}
+def latest_options(options: Any) -> dict[str, str]:
+    """Options of the source of `latest`, whose rows may be an archive's alone. ConfigError."""
+    from ..config.exceptions import ConfigError
+
+    if options.archive is None:
+        if options.topic is None:
+            raise ConfigError(["say which topic: --topic, or --archive with one that was archived"])
+        return source_options(options)
+    for flag in ("bootstrap_server", "path"):
+        if getattr(options, flag):
+            said = flag.replace("_", "-")
+            raise ConfigError([f"--{said} says where the topic is, and --archive is read without it: leave one out"])
+    topic = {"subscribe": options.topic} if options.topic else {}
+    return {**topic, **pairs(options.option, "--option")}
+
+
+def _upsert(options: Any) -> Job:
+    source = _whole("upsert", source_options(options))
+    jobs = import_module("tidelog.pipeline.jobs.upsert")
+    if options.archive is not None:
+        _check_address("--archive", options.archive)
+        with _of_flag("--archive"):
+            jobs.check_archived(source, options.archive)
+    job = jobs.upsert
+    given = {"form": options.format, "archive": options.archive}
+    return lambda spark, progress: job(spark, source, options.to, **given, progress=progress)
+
+
+def _replay(options: Any) -> Job:
+    import_module("tidelog.pipeline.jobs.places").check_address(options.archive)
+    target = {
+        **security_options(options),
+        **pairs(options.option, "--option"),
+        "kafka.bootstrap.servers": options.bootstrap_server,
+        "topic": options.topic,
+    }
+    import_module("tidelog.pipeline.sink.options").parse_sink_options(target, streaming=False)
     job = import_module("tidelog.pipeline.jobs.replay").replay
-    return dict(
-        job(
-            spark,
-            options.archive,
-            {**security_options(options), **pairs(options.option, "--option"), **target},
-            keep_partitions=not options.by_key,
-            where=options.where,
-            once=not options.again,
-            progress=progress,
-        )
-    )
+    given = {"keep_partitions": not options.by_key, "where": options.where, "once": not options.again}
+    return lambda spark, progress: job(spark, options.archive, target, **given, progress=progress)
 
 
-def _audit(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
+def _audit(options: Any) -> Job:
     job = import_module("tidelog.pipeline.jobs.audit").audit
-    return dict(job(spark, options.before, options.after, options.topic, progress=progress))
+    return lambda spark, progress: job(spark, options.before, options.after, options.topic, progress=progress)
 
 
-def _profile(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
+def _profile(options: Any) -> Job:
+    source = _checked(source_options(options))
     job = import_module("tidelog.pipeline.jobs.profile").profile
-    return dict(job(spark, source_options(options), plot=options.plot, progress=progress))
+    return lambda spark, progress: job(spark, source, plot=options.plot, progress=progress)
 
 
 def _compact(options: Any) -> int:

@@ -6,14 +6,18 @@
 
 Start reading at `source.py` (Spark's side), then `planning/batch_plan.py` and `stream_plan.py` (what is read) and `places.py`
 (from where), `reading/segment_reader.py` (files) and `fetch_reader.py` (TCP), which decode with `batch_decoder.py`; `views.py`
-reduces. Of those only `source.py` knows Spark, and only `arrow.py` and `views.py` import pyarrow; nothing at all imports the
+reduces. Of those only `source.py` knows Spark; what plans and asks does without pyarrow, and nothing at all imports the
 broker. `wire/` asks brokers, `sink/` writes, `progress/` tells how far streams are. `jvm/` reads files once more, in Java.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..backup.store import StoreOptions
+    from .options import View
 
 
 def register(spark: Any) -> None:
@@ -45,7 +49,10 @@ def session(name: str = "tidelog", **options: Any) -> Any:
 _FROM_THE_BEGINNING = {"startingOffsets": "earliest"}
 
 
-def latest(spark: Any, options: Mapping[str, str], *, stream: bool = False) -> Any:
+def latest(
+    spark: Any, options: Mapping[str, str], *, stream: bool = False, archive: str | None = None,
+    store: StoreOptions | None = None,
+) -> Any:  # fmt: skip
     """A DataFrame with the newest row of each topic's key, as of one moment; keys whose newest is a tombstone are not in it.
 
     `options` are the source's, as for `spark.read.format("tidelog")`. Without a shuffle, as `view=latest` there, unless they say
@@ -56,9 +63,14 @@ def latest(spark: Any, options: Mapping[str, str], *, stream: bool = False) -> A
     row of each key that has changed, tombstones too, whose value is null. Whoever puts its batches into a table by key, in
     order, has the latest; a batch that comes again changes nothing. With keysStayInPartition=false it is in output mode
     update, and Spark's state has a row of every key.
+
+    With `archive`, a folder or an URL as the job `archive` takes it with `store`: as of the archive's end, by its files and
+    no broker. Then `options` say no more than columns, includeHeaders, keysStayInPartition and decode. ArchiveError.
     """
     from .options import KeysStay, View, parse_options
 
+    if archive is not None:
+        return _of_archive(spark, options, View.LATEST, stream, archive, store)
     given = {**(_FROM_THE_BEGINNING if stream else {}), **options, "view": View.LATEST.value}
     parsed = parse_options(given)
     reader = spark.readStream if stream else spark.read
@@ -76,21 +88,41 @@ def latest(spark: Any, options: Mapping[str, str], *, stream: bool = False) -> A
     return (rows if stream else rows.where("value is not null")).select(*(parsed.columns or columns))
 
 
-def changes(spark: Any, options: Mapping[str, str], *, stream: bool = False) -> Any:
-    """A DataFrame with every row, `_op` (insert, update, delete) and `_previous_offset`: `view=changelog`. Driver. OptionError.
+def changes(
+    spark: Any, options: Mapping[str, str], *, stream: bool = False, archive: str | None = None,
+    store: StoreOptions | None = None,
+) -> Any:  # fmt: skip
+    """A DataFrame with every row, `_op` (insert, update, delete) and `_previous_offset`: `view=changelog`. Driver. OptionError,
+    SetupError.
 
     With `stream` a streaming one, from the topic's beginning unless `options` say where, in output mode append: its rows are
     those of a batch over the same offsets, however these are divided over triggers. Spark's state has each key's last offset.
+    `archive`, `store`: as in `latest`.
     """
     from .options import View, parse_options
 
+    if archive is not None:
+        return _of_archive(spark, options, View.CHANGELOG, stream, archive, store)
     if not stream:
         given = {**options, "view": View.CHANGELOG.value}
         return spark.read.format("tidelog").options(**given).load()
     from .reading.change_stream import change_stream
+    from .session import check_state
 
+    check_state()
     given = {**_FROM_THE_BEGINNING, **options}
     return change_stream(spark, given, parse_options({**given, "view": View.CHANGELOG.value}))
+
+
+def _of_archive(
+    spark: Any, options: Mapping[str, str], view: View, stream: bool, archive: str, store: StoreOptions | None
+) -> Any:
+    from .exceptions import OptionError
+    from .jobs.archived_views import archived_view
+
+    if stream:
+        raise OptionError(f"the archive {archive} is read as a batch: leave stream out, or stream the topic")
+    return archived_view(spark, archive, options, view, store).rows
 
 
 def commit_progress(spark: Any, options: Mapping[str, str], group: str) -> Any:

@@ -26,6 +26,8 @@ _REGISTRY = (
     "schema.registry.bearer.auth.token", "schema.registry.ssl.ca.location",
 )  # fmt: skip
 DECODE_NAMES = ("decode", "decodeSchema", "decodeSchemaFile", "decodeMessage", *_REGISTRY)
+#: The columns that it adds.
+RECORD, RECORD_ERROR = "record", "recordError"
 #: Bytes of a schema's file.
 _MOST_SCHEMA = 16 << 20
 _SUBJECT = "schema.registry.subject"

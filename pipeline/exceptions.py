@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from ..protocol.errors import unpickled
+
+_IN_A_TRACEBACK = re.compile(r"^\s*tidelog\.pipeline\.[\w.]+: (.+)$", re.MULTILINE)
 
 
 class PipelineError(Exception):
     """Base of the pipeline's exceptions."""
+
+
+def sentence_in(text: str) -> str | None:
+    """What the last of our exceptions says that Spark's text of a failure has in a Python traceback; None: there is none."""
+    found = _IN_A_TRACEBACK.findall(text)
+    return str(found[-1]).strip() if found else None
 
 
 class OptionError(PipelineError):

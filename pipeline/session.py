@@ -174,6 +174,20 @@ def check_spark() -> None:
         )
 
 
+def check_state() -> None:
+    """SetupError where PySpark cannot hand a stream's state to Python: 4.1 counts rows in floats there, which pyarrow takes no
+    more from 26 on.
+    """
+    import pyarrow
+    import pyspark
+
+    if parse_version(pyspark.__version__) < (4, 2) and parse_version(pyarrow.__version__) >= (26, 0):
+        raise SetupError(
+            f"pyarrow {pyarrow.__version__} is too new for a stream with state under PySpark {pyspark.__version__}: "
+            "pip install 'pyarrow<26' where the driver and the executors run, or PySpark 4.2"
+        )
+
+
 def parse_version(text: str) -> tuple[int, int]:
     """The first two numbers of a version."""
     numbers = [int("".join(filter(str.isdecimal, part)) or 0) for part in text.split(".")[:2]]

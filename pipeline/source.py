@@ -40,6 +40,7 @@ from pyspark.sql.types import (
 )
 
 from ..clients.schemas.decoder import Pinned
+from .decode_options import RECORD, RECORD_ERROR
 from .exceptions import OptionError
 from .options import Options, View, check_batch, check_stream, parse_options
 from .planning.batch_plan import Narrowed, plan_view
@@ -47,7 +48,7 @@ from .planning.splits import AnySplit
 from .planning.stream_plan import StreamOffset, StreamPlan, from_json, to_json
 from .reading.arrow import record_batch, wish_for
 from .reading.columns import Keeping
-from .reading.decoded import RECORD, RECORD_ERROR, Decoding, pinned_schema, with_records
+from .reading.decoded import Decoding, pinned_schema, with_records
 from .reading.split_reader import read
 from .shipped import Shipped
 from .spark_types import spark_type

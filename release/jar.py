@@ -7,12 +7,15 @@ Needs `javac` of a JDK 17 or newer. Entries are sorted and have one time, so tha
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 JVM = Path(__file__).resolve().parents[1] / "pipeline" / "jvm"
@@ -30,6 +33,7 @@ def build(pyspark: Path, jar: Path = JAR) -> None:
         classpath = str(pyspark / "pyspark" / "jars" / "*")
         subprocess.run(["javac", *FLAGS, "-cp", classpath, "-d", classes, *sources], check=True)
         files = {str(path.relative_to(classes)): path.read_bytes() for path in Path(classes).rglob("*.class")}
+    files["tidelog/spark/version"] = version(sources).encode()
     files["META-INF/MANIFEST.MF"] = b"Manifest-Version: 1.0\r\n\r\n"
     files[SERVICE] = b"tidelog.spark.FilesSource\n"
     made = jar.with_suffix(".part")
@@ -40,6 +44,16 @@ def build(pyspark: Path, jar: Path = JAR) -> None:
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, files[name])
     os.replace(made, jar)
+
+
+def version(sources: Sequence[str]) -> str:
+    """Of the package, and of these files, whoever compiles them: driver and executors must have the same."""
+    package = tomllib.loads((JVM.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    content = hashlib.sha256()
+    for source in sources:
+        data = Path(source).read_bytes()
+        content.update(b"%s %d\n%s" % (Path(source).name.encode(), len(data), data))
+    return f"{package}+{content.hexdigest()[:12]}"
 
 
 def main(arguments: list[str]) -> int:

@@ -7,18 +7,17 @@ The files are partitioned by date (UTC, of the record's timestamp), hold the sou
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...backup.store import StoreOptions, probe
+from ...backup.store import StoreOptions
 from ..options import parse_options
 from ..planning.batch_plan import plan_batch
-from . import buckets
 from .common import (
     JobError,
     Progress,
     Stopwatch,
+    check_whole,
     load,
     look_at,
     no_progress,
@@ -31,13 +30,11 @@ from .manifest import (
     ArchiveError,
     ArchiveFile,
     add_manifest,
-    check_folder,
-    local_uri,
     new_data_folder,
     read_archive_log,
-    remove_left_objects,
-    remove_leftovers,
+    told,
 )
+from .places import Place, place_of
 
 DEFAULT_FILE_BYTES = 128 << 20
 #: As they are in the files; `date` is the folder's name.
@@ -60,35 +57,34 @@ def archive(
 ) -> dict[str, Any]:  # fmt: skip
     """Appends what is new of one topic; returns the report. Driver.
 
-    `folder`: a path, or the URL of a place in a bucket (s3, s3a, gs, az); `store` says how that is reached, else see `bucket_of`.
+    `folder`: a path, or the URL of a place in a bucket (s3, s3a, gs, az) or in a file system that Hadoop knows (hdfs, …); `store`
+    says how a bucket is reached, else see `bucket_of`.
     `source`: options of the source that name the topic and where it is. `file_bytes`: about how much of the log one file
-    holds (Parquet is smaller). ArchiveError, JobError; DataLossError when the topic lost what was not archived yet.
+    holds (Parquet is smaller). ArchiveError, JobError; OptionError for bounds of your own; DataLossError when the topic lost what
+    was not archived yet.
     """
     watch = Stopwatch()
+    check_whole("archive", source)
     source = {"isolation": "read_committed", **source, "includeHeaders": "true"}
+    with told(folder):
+        place = place_of(spark, folder, store)
+        manifests = place.open()
+        before = read_archive_log(place.url, manifests)
+    # Behind the manifests: what another run had archived by then is in the topic.
     bounds, topic_ids = look_at(source)
     topic = only_topic(bounds)
-    bucket = buckets.bucket_of(folder, spark, store)
-    with buckets.told(folder):
-        objects = None if bucket is None else bucket.open()
-        before = read_archive_log(folder, objects)
-        if before is not None:
-            before.check_topic(topic, topic_ids.get(topic))
-            if objects is None:
-                remove_leftovers(folder, before)
-            else:
-                remove_left_objects(objects, before)
+    if before is not None:
+        before.check_topic(topic, topic_ids.get(topic))
+        with told(folder):
+            place.sweep(before)
     starts, ends = plan(before, {where.partition: (found.start, found.end) for where, found in bounds.items()})
     total = sum(ends[number] - starts[number] for number in ends)
     report: dict[str, Any] = {"job": "archive", "topic": topic, "archive": folder, "offsets": total}
     version = 1 if before is None else before.version + 1
     files: list[ArchiveFile] = []
     if total:
-        with buckets.told(folder):
-            if objects is None:
-                check_folder(folder)
-            else:
-                probe(objects)
+        with told(folder):
+            place.check(version)
         data = new_data_folder(version)
         reading = {
             **source,
@@ -98,17 +94,12 @@ def archive(
         }
         writers = len(plan_batch(parse_options(reading)))
         with watched(spark, total, progress):
-            rows = arranged(load(spark, reading), total, writers)
-            if bucket is None:
-                write(rows, os.path.join(folder, data))
-                files = list_files(folder, data)
-            else:
-                files = buckets.write(rows, bucket, data)
+            files = place.write(arranged(load(spark, reading), total, writers), data)
         if look_at(source).topic_ids != topic_ids:
             raise ArchiveError(f"{topic} was deleted and made anew while it was read; nothing was added to {folder}")
         ends_in_all = {**(before.ends if before else {}), **ends}
-        with buckets.told(folder):
-            add_manifest(folder, version, topic, topic_ids.get(topic), ends_in_all, files, objects)
+        with told(folder):
+            add_manifest(place.url, version, topic, topic_ids.get(topic), ends_in_all, files, manifests)
     report |= {
         "version": version if total else version - 1,
         "rows": sum(file.rows for file in files),
@@ -154,47 +145,26 @@ def arranged(rows: Any, offsets: int, splits: int) -> Any:
     )
 
 
-def write(rows: Any, folder: str) -> None:
-    """Arranged rows as files of a folder."""
-    spark = rows.sparkSession
-    name = "spark.sql.parquet.outputTimestampType"
-    kept = spark.conf.get(name, None)
-    spark.conf.set(name, "TIMESTAMP_MICROS")  # not the INT96 of old, which other readers do without
-    try:
-        (rows.write.partitionBy("date").option("compression", "zstd").parquet(local_uri(folder)))
-    finally:
-        if kept is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, kept)
-
-
-def list_files(folder: str, data: str) -> list[ArchiveFile]:
-    """The Parquet files below `data`, with what their footers say."""
-    import pyarrow.parquet as pq
-
-    found = []
-    for place, _, names in os.walk(os.path.join(folder, data)):
-        for name in sorted(names):
-            if name.endswith(".parquet"):
-                path = os.path.join(place, name)
-                rows = pq.read_metadata(path).num_rows
-                found.append(ArchiveFile(os.path.relpath(path, folder), rows, os.path.getsize(path)))
-    return sorted(found, key=lambda file: file.path)
+def open_archive(spark: Any, folder: str, store: StoreOptions | None = None) -> tuple[Archive, Any]:
+    """An archive, and its rows in the source's columns. `folder`, `store`: as in `archive`. Driver. ArchiveError."""
+    with told(folder):
+        place = place_of(spark, folder, store)
+        found = read_archive_log(place.url, place.open())
+    if found is None:
+        raise ArchiveError(f"{folder}: there is no archive here")
+    return found, read_files(spark, found.files, place)
 
 
 def read_archive(
     spark: Any, folder: str, live: Mapping[str, str] | None = None, *, store: StoreOptions | None = None
 ) -> Any:
     """The archive's rows in the source's columns; with `live`, options of the source, all that the topic has beyond it too:
-    each offset once, whatever the topic has lost since. `folder`, `store`: as in `archive`. Driver. ArchiveError.
+    each offset once, whatever the topic has lost since. `folder`, `store`: as in `archive`. Driver. ArchiveError; OptionError for
+    bounds of your own.
     """
-    bucket = buckets.bucket_of(folder, spark, store)
-    with buckets.told(folder):
-        found = read_archive_log(folder, None if bucket is None else bucket.open())
-    if found is None:
-        raise ArchiveError(f"{folder}: there is no archive here")
-    rows = read_files(spark, folder, found.files, bucket)
+    if live is not None:
+        check_whole("read_archive", live)
+    found, rows = open_archive(spark, folder, store)
     if live is None:
         return rows
     options = {"isolation": "read_committed", **live, "includeHeaders": "true"}
@@ -206,16 +176,9 @@ def read_archive(
     return rows.unionByName(newer)
 
 
-def read_files(spark: Any, folder: str, files: Sequence[ArchiveFile], bucket: buckets.Bucket | None) -> Any:
+def read_files(spark: Any, files: Sequence[ArchiveFile], place: Place) -> Any:
     """The rows of some of an archive's files in the source's columns. Driver."""
     renamed = [
         {"_partition": "_partition as partition", "_offset": "_offset as offset"}.get(name, name) for name in COLUMNS
     ]
-    if bucket is not None:
-        rows = buckets.read(spark, bucket, list(files), SCHEMA)
-    elif files:
-        paths = (local_uri(os.path.join(folder, archived.path)) for archived in files)
-        rows = spark.read.schema(SCHEMA).parquet(*paths)
-    else:
-        rows = spark.createDataFrame([], SCHEMA)
-    return rows.selectExpr(*renamed)
+    return place.read(spark, files, SCHEMA).selectExpr(*renamed)

@@ -11,19 +11,19 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...backup.store import ObjectStore, StoreError, StoreOptions, open_store
+from ...backup.store import ObjectStore, StoreError, StoreOptions, open_store, probe
 from ...backup.store.cloud import aws_profile
-from .manifest import ArchiveError, ArchiveFile
+from .manifest import Archive, ArchiveError, ArchiveFile, remove_left_objects, told
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_URL = re.compile(r"(s3|s3a|gs|az)://(.+)")
+_URL = re.compile(r"(s3|s3a|gs|az)://(.*)")
 _BLOCK = 1 << 20
 _BATCH_ROWS = 10_000
 #: As Spark names the folder of rows whose partition column is null.
@@ -48,7 +48,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Where an archive's objects are. Pickled with each task; credentials are not in its text."""
+    """A `Place`, see `places.py`: where an archive's objects are. Pickled with each task; credentials are not in its text."""
 
     url: str
     options: StoreOptions = field(repr=False)
@@ -57,14 +57,35 @@ class Bucket:
         """StoreError: the URL or an option is wrong, or obstore is not installed."""
         return open_store(self.url, self.options)
 
+    def check(self, _version: int) -> None:
+        """StoreError: the store ignores If-None-Match, or does not let us write."""
+        probe(self.open())
+
+    def sweep(self, archive: Archive) -> None:
+        remove_left_objects(self.open(), archive)
+
+    def write(self, rows: Any, data: str) -> list[ArchiveFile]:
+        return write(rows, self, data)
+
+    def read(self, spark: Any, files: Sequence[ArchiveFile], schema: str) -> Any:
+        return read(spark, self, files, schema)
+
+
+def check_bucket(folder: str) -> None:
+    """ArchiveError: no bucket is named."""
+    found = _URL.fullmatch(folder)
+    if found is not None and not found[2].strip("/"):
+        raise ArchiveError(f"{folder}: names no bucket; say {found[1]}://BUCKET/PATH")
+
 
 def bucket_of(folder: str, spark: Any, options: StoreOptions | None = None) -> Bucket | None:
     """None: the archive is a folder. Without options: the session's settings for S3 (`spark.hadoop.fs.s3a.…`), then those of this
-    process's environment, and what neither has as each executor finds it (an instance's role).
+    process's environment, and what neither has as each executor finds it (an instance's role). ArchiveError: no bucket is named.
     """
     found = _URL.fullmatch(folder)
     if found is None:
         return None
+    check_bucket(folder)
     scheme = found[1].replace("s3a", "s3")
     if options is None and scheme == "s3":
         options = s3_options(lambda name: spark.conf.get(f"spark.hadoop.fs.s3a.{name}", None), os.environ)
@@ -93,15 +114,6 @@ def s3_options(setting: Callable[[str], str | None], environment: Mapping[str, s
         allow_http=found.get("endpoint", "").startswith("http://"),
         path_style=(setting("path.style.access") or "true").lower() != "false",
     )
-
-
-@contextmanager
-def told(folder: str) -> Iterator[None]:
-    """ArchiveError, which names the archive, for what its store says."""
-    try:
-        yield
-    except StoreError as error:
-        raise ArchiveError(f"the archive {folder}: {error}") from error
 
 
 def write(rows: Any, bucket: Bucket, data: str) -> list[ArchiveFile]:
@@ -172,7 +184,7 @@ def write_parts(bucket: Bucket, data: str, batches: Iterator[pa.RecordBatch]) ->
         yield line("", 0, 0, str(error))
 
 
-def read(spark: Any, bucket: Bucket, files: list[ArchiveFile], schema: str) -> Any:
+def read(spark: Any, bucket: Bucket, files: Sequence[ArchiveFile], schema: str) -> Any:
     """Rows of an archive's objects in columns of that schema, as many tasks as objects. Driver."""
     if not files:
         return spark.createDataFrame([], schema)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..exceptions import PipelineError
-from ..options import parse_options
+from ..exceptions import OptionError, PipelineError
+from ..options import check_batch, parse_options
 from ..planning.places import Bounds, Look, TopicPartition, look, open_place
 
 #: (so many more to do, so many more done): offsets, or bytes where a job says so.
 Progress = Callable[[int, int], None]
 _POLL_S = 0.5
+#: Options by which another part of a topic would be read than the job says that it has read; and what they may say.
+_OF_THE_JOB: dict[str, str | None] = {
+    "startingOffsets": "earliest", "endingOffsets": "latest", "startingTimestamp": None, "endingTimestamp": None,
+    "startingOffsetsByTimestamp": None, "endingOffsetsByTimestamp": None, "columns": None, "view": "records",
+}  # fmt: skip
 
 
 class JobError(PipelineError):
@@ -24,6 +29,21 @@ class JobError(PipelineError):
 
 def no_progress(total: int, done: int) -> None:
     """Progress callback that does nothing."""
+
+
+def check_whole(job: str, source: Mapping[str, str]) -> None:
+    """OptionError: an option of the source would have `job` read another part of the topic, or of its rows, than it keeps account
+    of; or options make no sense together.
+    """
+    options = parse_options(source)
+    may_say = {name.lower(): said for name, said in _OF_THE_JOB.items()}
+    for name, text in source.items():
+        if name.lower() in may_say and str(text).strip().lower() != may_say[name.lower()]:
+            raise OptionError(
+                f"{name} is {str(text)!r}: {job} goes on where its last run ended, to the topic's end, with whole rows; leave "
+                "the option out"
+            )
+    check_batch(options)
 
 
 def look_at(options: Mapping[str, str]) -> Look:
@@ -38,9 +58,9 @@ def bounds_of(options: Mapping[str, str]) -> dict[TopicPartition, Bounds]:
     return look_at(options).bounds
 
 
-def only_topic(bounds: Mapping[TopicPartition, Bounds]) -> str:
+def only_topic(partitions: Iterable[TopicPartition]) -> str:
     """JobError when there are several."""
-    topics = sorted({where.topic for where in bounds})
+    topics = sorted({where.topic for where in partitions})
     if len(topics) != 1:
         raise JobError(f"one topic at a time, not {', '.join(topics) or 'none'}")
     return topics[0]

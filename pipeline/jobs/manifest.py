@@ -5,8 +5,8 @@
 
 A run writes its files, and then its manifest: by a link, which fails where there is one of that number. So a run that dies has
 added nothing, and of two runs at once one wins. Local and mounted file systems that make hard links; others are refused before
-anything is written. In a bucket (`store` is given; see `buckets.py`) the objects have these names, and a manifest is created
-where there is none (If-None-Match). Blocking; StoreError of a store.
+anything is written. Elsewhere (`store` is given; see `places.py`) the objects have these names, and a manifest is created where
+there is none. Blocking; StoreError of a store.
 """
 
 from __future__ import annotations
@@ -17,22 +17,49 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
-from ...backup.store import AlreadyThere, ObjectStore
+from ...backup.store import AlreadyThere, ObjectStore, StoreError
+from ...backup.store.interface import Stored
 from ...storage.io.platform import sync_all
 from ..exceptions import PipelineError
 
-_FOLDER, _DATA = "_manifest", "data"
+FOLDER, DATA = "_manifest", "data"
+#: Beside manifests, what is about to become one: VERSION-… behind it.
+NEW = ".new-"
 _OVERTAKEN = "{}: another run has archived meanwhile; this one has added nothing"
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 class ArchiveError(PipelineError):
     """An archive is not there, is another topic's, is damaged, or another run has gone ahead."""
+
+
+class Manifests(Protocol):
+    """Where manifests are, if not in a local folder: what an `ObjectStore` promises of these three."""
+
+    def create(self, key: str, data: bytes) -> None:
+        """AlreadyThere, and nothing changed, where there is one: of two callers one alone succeeds."""
+
+    def read(self, key: str) -> bytes:
+        """All of it."""
+
+    def list(self, prefix: str) -> Iterable[Stored]:
+        """In order of their keys."""
+
+
+@contextmanager
+def told(folder: str) -> Iterator[None]:
+    """ArchiveError, which names the archive, for what its store says."""
+    try:
+        yield
+    except StoreError as error:
+        raise ArchiveError(f"the archive {folder}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +118,14 @@ class Archive:
             )
 
 
-def check_folder(folder: str) -> None:
-    """ArchiveError when no archive can be there: an address instead of a folder, or a file system without hard links."""
+def check_folder(folder: str, version: int) -> None:
+    """ArchiveError when the run that makes this version can have no archive there: an address instead of a folder, or a file
+    system without hard links.
+    """
     check_path(folder)
-    place = os.path.join(folder, _FOLDER)
+    place = os.path.join(folder, FOLDER)
     os.makedirs(place, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=place, prefix=".new-") as file:
+    with tempfile.NamedTemporaryFile(dir=place, prefix=f"{NEW}{version:08}-") as file:
         try:
             os.link(file.name, f"{file.name}.link")
         except OSError as error:
@@ -109,11 +138,8 @@ def check_folder(folder: str) -> None:
 
 def check_path(folder: str) -> None:
     """Raise ArchiveError for a URI."""
-    if _URI.match(folder):
-        raise ArchiveError(
-            f"{folder}: an archive is a folder of a local or mounted file system, given as its path, or in a bucket (s3://, "
-            "s3a://, gs://, az://)"
-        )
+    if URI.match(folder):
+        raise ArchiveError(f"{folder}: a folder of a local or mounted file system is given as its path")
 
 
 def local_uri(path: str) -> str:
@@ -121,7 +147,7 @@ def local_uri(path: str) -> str:
     return f"file://{os.path.abspath(path)}"
 
 
-def read_manifests(folder: str, store: ObjectStore | None = None) -> list[Manifest]:
+def read_manifests(folder: str, store: Manifests | None = None) -> list[Manifest]:
     """Manifests from version 1 on; empty without an archive. ArchiveError: one is missing or damaged."""
     manifests = []
     for number, (path, read) in enumerate(_stored_manifests(folder) if store is None else _objects(folder, store), 1):
@@ -145,7 +171,7 @@ def read_manifests(folder: str, store: ObjectStore | None = None) -> list[Manife
 def _stored_manifests(folder: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """(path, its content) of each manifest of a folder, in order."""
     check_path(folder)
-    place = os.path.join(folder, _FOLDER)
+    place = os.path.join(folder, FOLDER)
     try:
         names = sorted(name for name in os.listdir(place) if name.endswith(".json") and not name.startswith("."))
     except FileNotFoundError:
@@ -155,13 +181,13 @@ def _stored_manifests(folder: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
         yield path, Path(path).read_bytes
 
 
-def _objects(folder: str, store: ObjectStore) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    for stored in store.list(f"{_FOLDER}/"):
+def _objects(folder: str, store: Manifests) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    for stored in store.list(f"{FOLDER}/"):
         if stored.key.endswith(".json"):
             yield f"{folder}/{stored.key}", partial(store.read, stored.key)
 
 
-def read_archive_log(folder: str, store: ObjectStore | None = None) -> Archive | None:
+def read_archive_log(folder: str, store: Manifests | None = None) -> Archive | None:
     """None: there is no archive yet. ArchiveError: a manifest is missing or damaged."""
     return archive_of(folder, read_manifests(folder, store))
 
@@ -188,33 +214,39 @@ def files_beyond(manifests: Sequence[Manifest], offsets: Mapping[int, int]) -> l
 
 def new_data_folder(version: int) -> str:
     """A new name, relative to the archive's folder, for the files that manifest `version` will have; nothing is made."""
-    return f"{_DATA}/{version:08}-{uuid.uuid4().hex[:12]}"
+    return f"{DATA}/{version:08}-{uuid.uuid4().hex[:12]}"
 
 
 def add_manifest(
     folder: str, version: int, topic: str, topic_id: str | None, ends: Mapping[int, int], files: Sequence[ArchiveFile],
-    store: ObjectStore | None = None,
+    store: Manifests | None = None,
 ) -> None:  # fmt: skip
     """Write the manifest that adds the files to the archive. ArchiveError: another run has written this version."""
     content = {
         "version": version, "topic": topic, "topic_id": topic_id,
         "ends": {str(key): value for key, value in sorted(ends.items())}, "files": [asdict(archived) for archived in files],
     }  # fmt: skip
+    text = json.dumps(content, indent=1)
     if store is not None:
-        _create(folder, store, f"{_FOLDER}/{version:08}.json", json.dumps(content, indent=1).encode())
+        _create(folder, store, f"{FOLDER}/{version:08}.json", text.encode())
         return
-    place = os.path.join(folder, _FOLDER)
+    place = os.path.join(folder, FOLDER)
     os.makedirs(place, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=place, prefix=".new-", delete=False, encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
+    prefix = f"{NEW}{version:08}-"
+    with tempfile.NamedTemporaryFile("w", dir=place, prefix=prefix, delete=False, encoding="utf-8") as file:
+        file.write(text)
         file.flush()
         sync_all(file.fileno())
+    name = os.path.join(place, f"{version:08}.json")
     try:
-        os.link(file.name, os.path.join(place, f"{version:08}.json"))
-    except FileExistsError:
-        raise ArchiveError(_OVERTAKEN.format(folder)) from None
+        os.link(file.name, name)
+    except (FileExistsError, FileNotFoundError):  # a run that came behind the winner has swept it
+        # This run's own, if the answer of a server of NFS was lost, which is asked again then: see link(2).
+        if not os.path.exists(name) or Path(name).read_text(encoding="utf-8") != text:
+            raise ArchiveError(_OVERTAKEN.format(folder)) from None
     finally:
-        os.unlink(file.name)
+        with suppress(FileNotFoundError):
+            os.unlink(file.name)
     descriptor = os.open(place, os.O_RDONLY)
     try:
         sync_all(descriptor)
@@ -222,7 +254,7 @@ def add_manifest(
         os.close(descriptor)
 
 
-def _create(folder: str, store: ObjectStore, key: str, content: bytes) -> None:
+def _create(folder: str, store: Manifests, key: str, content: bytes) -> None:
     try:
         store.create(key, content)
     except AlreadyThere:
@@ -234,23 +266,42 @@ def _create(folder: str, store: ObjectStore, key: str, content: bytes) -> None:
 def remove_left_objects(store: ObjectStore, archive: Archive) -> int:
     """Objects of runs that died before their manifest, and of attempts that lost; how many went. As `remove_leftovers`."""
     known = {file.path for file in archive.files}
-    old = []
-    for stored in store.list(f"{_DATA}/"):
-        version = stored.key.split("/")[1].split("-")[0]
-        if version.isdecimal() and int(version) <= archive.version and stored.key not in known:
-            old.append(stored.key)
+    old = [
+        stored.key
+        for stored in store.list(f"{DATA}/")
+        if is_past(stored.key.split("/")[1], archive) and stored.key not in known
+    ]
     store.delete(old)
     return len(old)
 
 
 def remove_leftovers(folder: str, archive: Archive) -> int:
-    """Files of runs that died before their manifest; how many folders went. A run of the next version may be going on."""
-    known = {"/".join(file.path.split("/")[:2]) for file in archive.files}
-    place = os.path.join(folder, _DATA)
-    removed = 0
-    for name in os.listdir(place) if os.path.isdir(place) else ():
-        version = name.split("-")[0]
-        if version.isdecimal() and int(version) <= archive.version and f"{_DATA}/{name}" not in known:
-            shutil.rmtree(os.path.join(place, name), ignore_errors=True)
-            removed += 1
-    return removed
+    """Files of runs that died before their manifest, or with it; how many folders went. A run of the next version may be going
+    on.
+    """
+    place = os.path.join(folder, DATA)
+    left = left_folders(os.listdir(place) if os.path.isdir(place) else (), archive)
+    for name in left:
+        shutil.rmtree(os.path.join(place, name), ignore_errors=True)
+    manifests = os.path.join(folder, FOLDER)
+    for name in left_manifests(os.listdir(manifests), archive):
+        with suppress(OSError):  # swept by another run, or another user's
+            os.unlink(os.path.join(manifests, name))
+    return len(left)
+
+
+def left_folders(names: Iterable[str], archive: Archive) -> list[str]:
+    """Of the folders below `data` those of runs that died before their manifest, or were overtaken."""
+    known = {file.path.split("/")[1] for file in archive.files}
+    return [name for name in names if is_past(name, archive) and name not in known]
+
+
+def left_manifests(names: Iterable[str], archive: Archive) -> list[str]:
+    """Of the names beside manifests those of what can become none any more. A run that goes on may be about to make its own."""
+    return [name for name in names if name.startswith(NEW) and is_past(name.removeprefix(NEW), archive)]
+
+
+def is_past(name: str, archive: Archive) -> bool:
+    """Whether a name (VERSION-…) is of a run whose manifest can't come any more."""
+    version = name.split("-")[0]
+    return version.isdecimal() and int(version) <= archive.version

@@ -22,10 +22,10 @@ from ..planning.brokers import Brokers
 from ..sink.options import SinkOptions, parse_sink_options
 from ..sink.task import Versions, last_version
 from ..wire.client import KafkaClient
-from . import buckets
 from .archive import read_files
 from .common import JobError, Progress, Stopwatch, no_progress, watched
-from .manifest import Manifest, read_manifests
+from .manifest import URI, Manifest, read_manifests, told
+from .places import place_of
 
 
 def replay(
@@ -40,9 +40,9 @@ def replay(
     what the sink raises.
     """
     watch = Stopwatch()
-    bucket = buckets.bucket_of(folder, spark, store)
-    with buckets.told(folder):
-        manifests = read_manifests(folder, None if bucket is None else bucket.open())
+    with told(folder):
+        place = place_of(spark, folder, store)
+        manifests = read_manifests(place.url, place.open())
     if not manifests:
         raise JobError(f"{folder}: there is no archive here")
     topic = target.get("topic")
@@ -55,12 +55,12 @@ def replay(
     to = parse_sink_options(options, streaming=False)
     target_id = id_of(to, topic)
     if once:
-        name = application(folder if bucket is None else bucket.url, topic, target_id, where)
+        name = application(place.url, topic, target_id, where)
         options |= {"delivery": "exactly-once", "txnAppId": name}
     columns = ["key", "value", "headers", "timestamp", *(["partition"] if keep_partitions else [])]
 
     def write(what: Sequence[Manifest], more: Mapping[str, str], observed: Any = None) -> None:
-        rows = read_files(spark, folder, [file for manifest in what for file in manifest.files], bucket)
+        rows = read_files(spark, [file for manifest in what for file in manifest.files], place)
         if where:
             rows = rows.where(where)
         # One task for each original partition: a task writes its rows in the order in which it gets them.
@@ -114,6 +114,6 @@ def id_of(target: SinkOptions, topic: str) -> str | None:
 
 def application(folder: str, topic: str, topic_id: str | None, where: str | None) -> str:
     """The name under which a replay is written once. `topic_id`: of the topic that is written to; None where it is not known."""
-    place = folder if "://" in folder else os.path.abspath(folder)
+    place = folder if URI.match(folder) else os.path.abspath(folder)
     told = "\0".join((place, topic, where or "", *([topic_id] if topic_id else [])))
     return f"replay-{hashlib.sha256(told.encode()).hexdigest()[:16]}"

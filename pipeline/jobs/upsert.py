@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 
 from ...backup.store import StoreOptions
 from ..options import parse_options
-from . import buckets
 from .archive import plan, read_files
 from .common import (
     JobError,
     Progress,
     Stopwatch,
+    check_whole,
     load,
     look_at,
     no_format,
@@ -37,7 +37,8 @@ from .common import (
     watched,
 )
 from .evolution import conformed, missing
-from .manifest import ArchiveError, archive_of, files_beyond, read_manifests
+from .manifest import ArchiveError, archive_of, files_beyond, read_manifests, told
+from .places import place_of
 
 _ENDS = "tidelog.ends"
 #: Columns of the source with `decode`.
@@ -52,15 +53,19 @@ def upsert(
 ) -> dict[str, Any]:  # fmt: skip
     """Brings the table (`catalog.schema.name`, or delta.`/path`) to the topic's end; makes it if it is missing. Driver.
 
-    `archive`: where rows up to its end are taken from, a folder or a bucket's URL; `store`: as in the job `archive`. JobError: no
-    such form, or the table is of another topic, of one that was deleted, or has gone beyond the topic. ArchiveError.
+    `archive`: where rows up to its end are taken from, a folder or a URL; `store`: as in the job `archive`. JobError: no
+    such form, or the table is of another topic, of one that was deleted, or has gone beyond the topic. ArchiveError;
+    OptionError for bounds of your own.
     """
     watch = Stopwatch()
+    check_whole("upsert", source)
     source = {"isolation": "read_committed", **source}
-    bounds, topic_ids = look_at(source)
+    archived = None if archive is None else _Archived(spark, source, archive, store)
+    bounds, topic_ids = look_at(source)  # behind the archive, which may go on
     topic = only_topic(bounds)
     topic_id = topic_ids.get(topic)
-    archived = None if archive is None else _Archived(spark, source, archive, store, topic, topic_id)
+    if archived is not None:
+        archived.found.check_topic(topic, topic_id)
     make_table(spark, table, form)
     before = _brought_to(spark, table)
     if before is not None:
@@ -99,35 +104,35 @@ def upsert(
     }  # fmt: skip
 
 
-class _Archived:
-    """The archive of the topic that a table is made of. ArchiveError: there is none, or it is another topic's; JobError."""
+def check_archived(source: Mapping[str, str], folder: str) -> None:
+    """JobError: such rows of the topic do not go together with those of an archive."""
+    if parse_options(source).decode is not None:
+        raise JobError(f"{folder}: what an archive has is not decoded; upsert without decode, or without the archive")
 
-    def __init__(
-        self, spark: Any, source: Mapping[str, str], folder: str, store: StoreOptions | None, topic: str, topic_id: str | None
-    ) -> None:  # fmt: skip
-        if parse_options(dict(source)).decode is not None:
-            raise JobError(
-                f"{folder}: what an archive has is not decoded; upsert without decode, or without the archive"
-            )
-        self._spark, self._folder = spark, folder
-        self._bucket = buckets.bucket_of(folder, spark, store)
-        with buckets.told(folder):
-            self._manifests = read_manifests(folder, None if self._bucket is None else self._bucket.open())
+
+class _Archived:
+    """The archive of the topic that a table is made of. ArchiveError: there is none; JobError."""
+
+    def __init__(self, spark: Any, source: Mapping[str, str], folder: str, store: StoreOptions | None) -> None:
+        check_archived(source, folder)
+        self._spark = spark
+        with told(folder):
+            self._place = place_of(spark, folder, store)
+            self._manifests = read_manifests(self._place.url, self._place.open())
         found = archive_of(folder, self._manifests)
         if found is None:
             raise ArchiveError(f"{folder}: there is no archive here")
-        found.check_topic(topic, topic_id)
-        self._found = found
+        self.found = found
         self.ends = found.ends
 
     def behind(self, starts: Mapping[int, int], limits: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         """Where the topic is read from. JobError when it ends before the archive does."""
-        begins, _ = plan(self._found, limits)
+        begins, _ = plan(self.found, limits)
         return {number: max(begin, starts[number]) for number, begin in begins.items()}
 
     def rows(self, starts: Mapping[int, int]) -> Any:
         """What the archive has from these offsets on."""
-        rows = read_files(self._spark, self._folder, files_beyond(self._manifests, starts), self._bucket)
+        rows = read_files(self._spark, files_beyond(self._manifests, starts), self._place)
         wanted = [f"partition = {number} and offset >= {start}" for number, start in sorted(starts.items())]
         return rows.where(" or ".join(wanted) or "false").select(*_SOURCE)
 
@@ -143,6 +148,7 @@ def make_table(spark: Any, table: str, form: str = "delta") -> None:
 def merge(rows: Any, table: str) -> None:
     """The newest row of each key among the source's `rows` into the table. Driver, or a stream's `foreachBatch`.
 
+    Rows that are older than the table's take nothing away; of a key that a tombstone took the table knows nothing any more.
     Decoded columns that the table lacks are added to it, before any row is written; a field that the rows have no more is null in
     theirs. JobError: a column of the table has another type.
     """

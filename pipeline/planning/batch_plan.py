@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..exceptions import DataLossError, OptionError
+from ..exceptions import CorruptLogError, DataLossError, OptionError
 from ..options import EARLIEST, LATEST, KeysStay, Offsets, Options, View
 from ..reading.columns import Keeping
 from .places import Bounds, OpenPlace, Place, Range, TopicPartition, look, open_place
@@ -53,7 +53,10 @@ def _since(place: Place, ranges: Sequence[Range], timestamp: int | None) -> list
     """
     if timestamp is None or timestamp <= 0 or not ranges:  # brokers take negative ones for words
         return list(ranges)
-    found = place.offsets_at({span.where: timestamp for span in ranges})
+    try:
+        found = place.offsets_at({span.where: timestamp for span in ranges})
+    except CorruptLogError:  # the reader tells it, or leaves it out
+        return list(ranges)
     kept = []
     for where, first, end in ranges:
         offset = found[where]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ...protocol.records.exceptions import RecordError
 from ...storage.exceptions import StorageError
 from ...storage.io.checkpoint import LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, OffsetCheckpointFile
 from ...storage.io.filesystem import RealFileSystem
@@ -20,13 +19,12 @@ from ...storage.ledger.ledger import DELETE_RECORDS, LEDGER_FILE, RETENTION
 from ...storage.ledger.ledger import decode as decode_ledger
 from ...storage.log.partition_metadata import PARTITION_METADATA_FILE, encode_uuid, read_partition_metadata
 from ...storage.manager.meta_properties import read_meta_properties
-from ...storage.segment.file_records import last_offset
 from ...storage.segment.names import DirectoryState, parse_directory_name
-from ..exceptions import DirectoryError, TopicError
+from ..exceptions import CorruptLogError, DirectoryError, TopicError
 from ..reading.segment_files import SegmentFile, SegmentLists
 from .open_transactions import TransactionScan
 from .places import INTERNAL_TOPICS, Bounds, Range, TopicPartition
-from .sparse_index import first_at, start_position
+from .sparse_index import first_at, start_position, written_headers
 from .splits import AnySplit, SplitSize, estimate, plan, touched
 
 #: Above every offset.
@@ -127,6 +125,9 @@ class LogDirectories:
         return found
 
     def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
+        gone = [str(where) for where in wanted if where not in self._homes]
+        if gone:
+            raise TopicError(f"{self.name}: no {', '.join(gone)} here; the topic was deleted")
         said = {home: self._checkpoints(home) for home in {self._homes[where] for where in wanted}}
         return {where: self._bounds(where, said[self._homes[where]], read_committed) for where in wanted}
 
@@ -192,17 +193,19 @@ class LogDirectories:
     def _log_end(self, segments: list[SegmentFile]) -> int:
         if not segments:
             return 0
+        end = segments[-1].base_offset
         file = self._files.open(segments[-1].path, writable=False)
         try:
-            last = last_offset(file, start_position(file, segments[-1], _NO_END), file.size())
-        except RecordError:
+            for header in written_headers(file, start_position(file, segments[-1], _NO_END)):
+                end = header.last_offset + 1
+        except CorruptLogError:
             raise DirectoryError(
                 f"{segments[-1].path}: is damaged, and there is no {REPLICATION_OFFSET_CHECKPOINT} to say where it ends; "
                 "`tidelog log verify` says more"
             ) from None
         finally:
             file.close()
-        return segments[-1].base_offset if last is None else last + 1
+        return end
 
     def _checkpoints(self, home: str) -> _Checkpoints:
         """Both checkpoints, each read once however many partitions there are."""

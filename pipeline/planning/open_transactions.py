@@ -2,20 +2,27 @@
 
 The newest producer snapshot at or below the wanted end says which transactions were open there; the headers of the batches behind
 it say what became of them. A stream asks with each trigger, so a scan remembers how far it has come, and reads each header once.
+It goes on in the file that has the last one where it was; another one may have the name, and the inode, of a file that is gone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ...protocol.records.attributes import CONTROL_MASK
 from ...storage.exceptions import StorageError
 from ...storage.io.filesystem import RealFileSystem
 from ...storage.producers.snapshot import decode_snapshot
-from ...storage.segment.file_records import read_headers
 from ...storage.segment.names import SNAPSHOT_SUFFIX, file_name
+from ..exceptions import CorruptLogError
 from ..reading.segment_files import SegmentFile, floor
+from .sparse_index import written_headers
+
+if TYPE_CHECKING:
+    from ...protocol.records.record_batch import BatchHeader
+    from ...storage.io.filesystem import File
 
 
 class TransactionScan:
@@ -26,14 +33,14 @@ class TransactionScan:
         self._forget()
 
     def _forget(self) -> None:
-        self._inode = -1
-        self._position = 0
+        self._base_offset = -1  # of the segment that was read last
+        self._last: BatchHeader | None = None  # of those that were read there
         self._end = -1
         self._open: dict[int, int] = {}
 
     def first_open(self, segments: list[SegmentFile], end: int) -> int:
         """First offset of the oldest transaction that is open at `end`; `end` when none is."""
-        at = next((at for at, segment in enumerate(segments) if segment.inode == self._inode), None)
+        at = next((at for at, segment in enumerate(segments) if segment.base_offset == self._base_offset), None)
         if at is None or end < self._end or not self._go_on(segments[at:], end):
             self._forget()
             at, opened = self._from_snapshot(segments, end)
@@ -62,24 +69,22 @@ class TransactionScan:
     def _go_on(self, segments: list[SegmentFile], end: int) -> bool:
         """Read headers up to `end`. False: what was read before is not what the file has now."""
         for segment in segments:
-            if segment.base_offset >= end:
+            last = self._last if segment.base_offset == self._base_offset else None
+            if segment.base_offset >= end or (last is not None and last.last_offset + 1 >= end):
                 return True
             try:
                 file = self._files.open(segment.path, writable=False)
             except FileNotFoundError:
                 continue
             try:
-                inode = os.fstat(file.fileno()).st_ino
-                position = 0
-                if segment.inode == self._inode:
-                    if inode != self._inode:
-                        return False  # cleaning has replaced it since it was listed
-                    position = self._position
-                self._inode, self._position = inode, position
-                for header in read_headers(file, position, file.size()):
+                headers = _behind(file, last)
+                if headers is None:
+                    return False
+                self._base_offset, self._last = segment.base_offset, last
+                for header in headers:
                     if header.base_offset >= end:
                         return True
-                    self._position = header.position + header.size
+                    self._last = header
                     if not header.is_transactional:
                         continue
                     if header.attributes & CONTROL_MASK:
@@ -89,3 +94,12 @@ class TransactionScan:
             finally:
                 file.close()
         return True
+
+
+def _behind(file: File, last: BatchHeader | None) -> Iterator[BatchHeader] | None:
+    """The headers behind the last one that was read; None if that is not where it was: another file, whatever its inode."""
+    headers = written_headers(file, 0 if last is None else last.position)
+    try:
+        return headers if last is None or next(headers, None) == last else None
+    except CorruptLogError:
+        return None

@@ -13,19 +13,22 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, Self, overload
 
-from ...protocol.records.exceptions import RecordError
+from ...protocol.records.exceptions import CorruptRecordError, RecordError
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2, OVERHEAD, RECORD_BATCH_OVERHEAD
 from ...storage.index.offset_index import OffsetIndex
 from ...storage.index.time_index import TimeIndex, TimestampOffset
 from ...storage.io.filesystem import RealFileSystem
-from ...storage.segment.file_records import agrees, ends_at, find_timestamp
+from ...storage.segment.batch_walk import Stretch, walk
+from ...storage.segment.file_records import agrees, ends_at, find_timestamp, read_headers
 from ...storage.segment.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from ..exceptions import CorruptLogError
 
 if TYPE_CHECKING:
+    from ...protocol.records.record_batch import BatchHeader
     from ...storage.io.filesystem import File
     from ..reading.segment_files import SegmentFile
 
@@ -155,9 +158,31 @@ def start_position(file: File, segment: SegmentFile, offset: int) -> int:
     return entry.position if ends_at(file.pread(RECORD_BATCH_OVERHEAD, entry.position), entry.last_offset) else 0
 
 
+def written_headers(file: File, position: int) -> Iterator[BatchHeader]:
+    """Iterate over the headers from `position` to the end of the file, or to the room that an active segment has reserved
+    there (Kafka's `preallocate`): zeros. CorruptLogError: damage.
+    """
+    try:
+        for header in read_headers(file, position, file.size()):
+            position = header.position + header.size
+            yield header
+    except CorruptRecordError as error:
+        stretch = next(walk(file, position), None)
+        if stretch is None or stretch.stretch is not Stretch.ZEROS or position + stretch.size < file.size():
+            raise CorruptLogError(
+                f"{file.path}: damaged at byte {position}: {error}; `tidelog log verify` says more"
+            ) from error
+
+
+def _written_end(file: File, position: int) -> int:
+    for header in written_headers(file, position):
+        position = header.position + header.size
+    return position
+
+
 def first_at(segments: Sequence[SegmentFile], timestamp: int, start: int, end: int) -> int | None:
     """Offset in [start, end) of the first record with a timestamp >= `timestamp` (ms); None if there is none. Reads
-    headers and one batch. Blocks.
+    headers and one batch. Blocks. CorruptLogError.
     """
     for index, segment in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else end
@@ -169,12 +194,22 @@ def first_at(segments: Sequence[SegmentFile], timestamp: int, start: int, end: i
             continue  # retention has taken it since it was listed
         try:
             position = max(start_position(file, segment, start), _behind(file, segment, timestamp))
-            found = find_timestamp(file, position, file.size(), timestamp, start, end)
+            found = _found(file, position, timestamp, start, end)
         finally:
             file.close()
         if found is not None:
             return found.offset
     return None
+
+
+def _found(file: File, position: int, timestamp: int, start: int, end: int) -> TimestampOffset | None:
+    try:
+        try:
+            return find_timestamp(file, position, file.size(), timestamp, start, end)
+        except CorruptRecordError:  # or zeros behind the last batch
+            return find_timestamp(file, position, _written_end(file, position), timestamp, start, end)
+    except RecordError as error:
+        raise CorruptLogError(f"{file.path}: {error}; `tidelog log verify` says more") from error
 
 
 def _behind(file: File, segment: SegmentFile, timestamp: int) -> int:

@@ -126,8 +126,10 @@ def estimate(segments: Sequence[SegmentFile], first_offset: int, end_offset: int
 
 
 def touched(segments: list[SegmentFile], first_offset: int, end_offset: int) -> list[SegmentFile]:
-    """Segments in which [first_offset, end_offset) lies, or what is left of it."""
-    return segments[max(0, floor(segments, first_offset)) : floor(segments, end_offset - 1) + 1]
+    """Segments in which [first_offset, end_offset) lies, or what is left of it; the first one, whose reader tells it, if that is
+    nothing any more.
+    """
+    return segments[max(0, floor(segments, first_offset)) : max(0, floor(segments, end_offset - 1)) + 1]
 
 
 def plan(
@@ -140,7 +142,7 @@ def plan(
     segments = touched(segments, first_offset, end_offset)
     if not segments:
         return []
-    begin = 0 if first_offset <= segments[0].base_offset else LOOK_UP
+    begin = 0 if first_offset == segments[0].base_offset else LOOK_UP
     whole = Split(topic, partition, first_offset, end_offset, segments[0], begin)
     # Records may differ in size: a quarter leaves room for that, and whole segments are no guess.
     if estimate(segments, first_offset, end_offset) <= split_bytes // 4 or sum(s.size for s in segments) <= split_bytes:

@@ -2,7 +2,8 @@
 
 An offset is what comes next in each partition, as Spark's Kafka source writes it: {"orders": {"0": 23, "1": 345}}. Beside that it
 says which topic each name was: a topic that was deleted and made anew has other records at the same offsets. It holds all that a
-restart needs.
+restart needs: the end of a query's first batch says where that began, since Spark keeps ends alone, and asks anew for the
+beginning when it plans such a batch, and when it reads it again.
 """
 
 from __future__ import annotations
@@ -12,31 +13,43 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..exceptions import DataLossError, OptionError
-from ..options import LATEST, TOPIC_IDS, KeysStay, Options, View
+from ..options import FIRST_OFFSETS, LATEST, TOPIC_IDS, KeysStay, Options, View
 from ..reading.columns import Keeping
 from .batch_plan import WHOLE, check_start, keepings, made_anew, plan_splits, starting_offsets
 from .places import Bounds, Place, Range, TopicPartition, look, open_place
 from .splits import AnySplit, of_topics
 
-#: As JSON: topic → partition, in decimal → offset; and `TOPIC_IDS` → topic → its id.
+#: As JSON: topic → partition, in decimal → offset; `TOPIC_IDS` → topic → its id; `FIRST_OFFSETS` → as the topics.
 StreamOffset = dict[str, Any]
 Vector = dict[TopicPartition, int]
 
 
 class Position(NamedTuple):
-    """A stream's offset. A topic whose id is not known (brokers before Kafka 2.8, older checkpoints) has none here."""
+    """A stream's offset. A topic whose id is not known (brokers before Kafka 2.8, older checkpoints) has none here.
+
+    Attributes:
+        first: where the batch begins that ends here, of a query's first one; else None.
+    """
 
     offsets: Vector
     topic_ids: Mapping[str, str]
+    first: Vector | None = None
 
 
 def to_json(position: Position) -> StreamOffset:
     """In order of topics and partitions."""
-    found: StreamOffset = {}
-    for where in sorted(position.offsets):
-        found.setdefault(where.topic, {})[str(where.partition)] = position.offsets[where]
+    found = _told(position.offsets)
     if position.topic_ids:
         found[TOPIC_IDS] = dict(sorted(position.topic_ids.items()))
+    if position.first is not None:
+        found[FIRST_OFFSETS] = _told(position.first)
+    return found
+
+
+def _told(offsets: Vector) -> StreamOffset:
+    found: StreamOffset = {}
+    for where in sorted(offsets):
+        found.setdefault(where.topic, {})[str(where.partition)] = offsets[where]
     return found
 
 
@@ -46,18 +59,22 @@ def from_json(offset: object) -> Position:
         assert isinstance(offset, dict)
         topic_ids = offset.get(TOPIC_IDS, {})
         assert all(isinstance(each, str) for each in topic_ids.values())
-        offsets = {
-            TopicPartition(topic, int(number)): int(value)
-            for topic, partitions in offset.items()
-            if topic != TOPIC_IDS
-            for number, value in partitions.items()
-        }
+        offsets = _vector({topic: told for topic, told in offset.items() if topic not in (TOPIC_IDS, FIRST_OFFSETS)})
+        first = _vector(offset[FIRST_OFFSETS]) if FIRST_OFFSETS in offset else None
     except (AssertionError, AttributeError, OverflowError, TypeError, ValueError):
         raise OptionError(
             f"the checkpoint's offset is {offset!r}, which is none of this source: a query keeps its source; take a new "
             "checkpointLocation"
         ) from None
-    return Position(offsets, topic_ids)
+    return Position(offsets, topic_ids, first)
+
+
+def _vector(told: StreamOffset) -> Vector:
+    return {
+        TopicPartition(topic, int(number)): int(value)
+        for topic, partitions in told.items()
+        for number, value in partitions.items()
+    }
 
 
 class StreamPlan:
@@ -74,6 +91,7 @@ class StreamPlan:
         self._clock = clock
         self._place = place or open_place(options).__enter__()
         self._target: Vector | None = None
+        self._initial: Position | None = None
         self._last_trigger = clock()
 
     def close(self) -> None:
@@ -87,7 +105,8 @@ class StreamPlan:
             if self._options.fail_on_data_loss:
                 check_start(self._place, where, offsets[where], there)
             offsets[where] = min(max(offsets[where], there.start), there.end)
-        return Position(offsets, topic_ids)
+        self._initial = Position(offsets, topic_ids)
+        return self._initial
 
     def stop_at_present(self) -> None:
         """Fix the end of the query at the present ends of the partitions (`availableNow`)."""
@@ -99,7 +118,7 @@ class StreamPlan:
         return Position({where: there.end for where, there in bounds.items()}, topic_ids)
 
     def next(self, start: Position, *, is_limited: bool = True) -> Position:
-        """End of the next trigger; `start` itself if there is nothing, or not enough, to read.
+        """End of the next trigger; `start` itself if there is nothing, or not enough, to read. Of the first one with `first`.
 
         `is_limited`: whether maxOffsetsPerTrigger and minOffsetsPerTrigger hold.
         """
@@ -112,19 +131,27 @@ class StreamPlan:
         sizes = {where: max(0, ends[where] - begin[where]) for where in ends}
         total = sum(sizes.values())
         if is_limited and self._should_wait(total):
-            return start
+            return self._end(start, start, start.offsets)
         if total:
             self._last_trigger = self._clock()
         most = self._options.max_offsets_per_trigger if is_limited else None
         if most is not None and total > most:
             sizes = share(sizes, most)
-        return Position({where: begin[where] + sizes[where] for where in ends}, topic_ids)
+        return self._end(start, Position({where: begin[where] + sizes[where] for where in ends}, topic_ids), begin)
+
+    def _end(self, start: Position, end: Position, begin: Vector) -> Position:
+        """The end with what a checkpoint is to have of it. Without news it is `start`, by whose text Spark sees that."""
+        if start == self._initial:
+            return end._replace(first=begin)
+        return start if end[:2] == start[:2] else end
 
     def splits(self, start: Position, end: Position) -> list[AnySplit]:
-        """Splits between two positions, made when the query comes to read them."""
-        wanted = list(end.offsets)
-        topic_ids = self._place.topic_ids({where.topic for where in wanted})
-        bounds = self._place.bounds(wanted, read_committed=self._options.read_committed) if wanted else {}
+        """Splits between two positions, made when the query comes to read them. A first batch begins where its end says."""
+        if end.first is not None:
+            start = Position(end.first, end.topic_ids)
+        bounds, topic_ids = look(self._place, self._options)
+        self._check_there(end, bounds)  # also what was new to this batch when it was planned
+        bounds = {where: there for where, there in bounds.items() if where in end.offsets}
         begin = self._begin(start, topic_ids, bounds)
         anew = self._made_anew(end, topic_ids)
         ranges = []
@@ -155,12 +182,7 @@ class StreamPlan:
     def _begin(self, start: Position, topic_ids: Mapping[str, str], bounds: Mapping[TopicPartition, Bounds]) -> Vector:
         """Position at which each existing partition goes on; loss of data is reported unless that is switched off."""
         careful = self._options.fail_on_data_loss
-        gone = [where for where in start.offsets if where not in bounds]
-        if gone and careful:
-            raise DataLossError(
-                f"{', '.join(map(str, gone))}: gone; the topic was deleted, or is not among those that are read any more; set "
-                "failOnDataLoss to false to go on without"
-            )
+        self._check_there(start, bounds)
         anew = self._made_anew(start, topic_ids)
         begin: Vector = {}
         for where, there in bounds.items():
@@ -178,6 +200,15 @@ class StreamPlan:
             # Without care a log that became shorter is read on from its end.
             begin[where] = min(max(offset, there.start), max(there.end, there.start))
         return begin
+
+    def _check_there(self, position: Position, bounds: Mapping[TopicPartition, Bounds]) -> None:
+        """DataLossError for partitions of the position that are gone, unless nobody wants to know."""
+        gone = [where for where in position.offsets if where not in bounds]
+        if gone and self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"{', '.join(map(str, gone))}: gone; the topic was deleted, or is not among those that are read any more; set "
+                "failOnDataLoss to false to go on without"
+            )
 
     def _should_wait(self, total: int) -> bool:
         """True if minOffsetsPerTrigger is not reached; never with availableNow, which would not come to an end."""

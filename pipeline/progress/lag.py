@@ -4,8 +4,8 @@
     lag.metrics()   {"minOffsetsBehindLatest": "0", "maxOffsetsBehindLatest": "17", "avgOffsetsBehindLatest": "8.5"}
 
 A source in Python cannot report metrics: what stands between it and Spark (PythonMicroBatchStream, up to 4.2) has no
-ReportsSourceMetrics. But a source's progress says where its batch ended and, since 4.2, how far the log went, and more the
-connector does not use either.
+ReportsSourceMetrics. But a source's progress says where its batch ended and how far the log went (before 4.2 that is the same: a
+trigger takes all there is), and more the connector does not use either.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..exceptions import OptionError
+from ..options import read_json
 from ..planning.places import TopicPartition
 from ..planning.stream_plan import Position, from_json, to_json
 
@@ -52,8 +53,8 @@ class Lag(NamedTuple):
 def lag_of(progress: Mapping[str, Any] | None) -> Lag | None:
     """Lag of a query by one progress (`query.lastProgress`, `event.progress`, or what their JSON says).
 
-    None: there is no progress yet, no source of it is a log, or Spark is older than 4.2 and does not tell how far the logs go. Of
-    several sources that read a partition the slowest counts.
+    None: there is no progress yet, no source of it is a log, or it does not tell how far the log went. Of several
+    sources that read a partition the slowest counts.
     """
     found: dict[TopicPartition, int] = {}
     is_known = False
@@ -91,7 +92,7 @@ def read_position(progress: Mapping[str, Any]) -> Position | None:
 def position_of(offset: object) -> Position | None:
     """A source's offset, as JSON or read already: this source's, or the connector's. None for what is none of either."""
     try:
-        found = json.loads(offset) if isinstance(offset, str) else offset
+        found = read_json(offset) if isinstance(offset, str) else offset
         return None if found is None else from_json(found)
     except (OptionError, RecursionError, ValueError):
         return None
@@ -105,4 +106,4 @@ def kafka_offsets(offset: object) -> str:
     position = position_of(offset)
     if position is None:
         raise OptionError(f"{offset!r} is no offset of a topic's stream; endOffset of a progress is one")
-    return json.dumps(to_json(position._replace(topic_ids={})))
+    return json.dumps(to_json(Position(position.offsets, {})))

@@ -5,7 +5,7 @@ first run had: its rows are the same. A key's rows of one batch come to one call
 put in order there. Rows of no key are groups of their own, which leave no state.
 
 Between Spark and pandas only what both have exactly goes: timestamps as microseconds (pandas' own end in 2262), headers as
-two arrays.
+two arrays. Decoded columns are made behind it, of the values that come back.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..decode_options import DECODE_NAMES, RECORD, RECORD_ERROR
 from ..exceptions import OptionError
 from ..options import Options
+from .decoded import pinned_schema
 
+#: Options that are not those of the records that a stream of changes is made of.
+_OURS = {"columns", "includeheaders", "view", *(name.lower() for name in DECODE_NAMES)}
 _PLAIN = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 _MICROS, _NAMES, _TEXTS = "_timestamp_us", "_header_keys", "_header_values"
 #: Of no row before.
@@ -27,21 +31,18 @@ def change_stream(spark: Any, given: Mapping[str, str], options: Options) -> Any
 
     OptionError: columns are asked for that it can't have.
     """
-    if options.decode is not None:
-        raise OptionError(
-            "a stream of changes has no decoded columns: leave decode out, or read view=changelog by spark.read"
-        )
     there = [
         *_PLAIN,
         *(["headers"] if options.include_headers or "headers" in options.columns else []),
         "_op",
         "_previous_offset",
+        *([RECORD, RECORD_ERROR] if options.decode is not None else []),
     ]
     for name in options.columns:
         if name not in there:
             raise OptionError(f"columns names {name}; a stream of changes has {', '.join(there)}")
     has_headers = "headers" in there
-    plain = {name: text for name, text in given.items() if name.lower() not in ("columns", "includeheaders", "view")}
+    plain = {name: text for name, text in given.items() if name.lower() not in _OURS}
     rows = spark.readStream.format("tidelog").options(**plain, includeHeaders=str(has_headers).lower()).load()
     sent = [
         "key", "value", "topic", "partition", "offset", f"unix_micros(timestamp) as {_MICROS}", "timestampType",
@@ -71,7 +72,12 @@ def change_stream(spark: Any, given: Mapping[str, str], options: Options) -> Any
         )
     )
     made = told.selectExpr(*back, "_op", f"nullif(_previous_offset, {_NONE}L) as _previous_offset")
-    return made.select(*(options.columns or there))
+    wanted = list(options.columns or there)
+    if options.decode is not None and {RECORD, RECORD_ERROR} & set(wanted):
+        from ..decoded_frames import with_decoded
+
+        made = with_decoded(made, pinned_schema(options.decode))
+    return made.select(*wanted)
 
 
 def follow(group: tuple[Any, ...], parts: Iterator[Any], state: Any) -> Iterator[Any]:

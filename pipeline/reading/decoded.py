@@ -15,9 +15,9 @@ from ...clients.schemas.decoder import Decoder, Pinned, pin
 from ...clients.schemas.decoder import Decoding as Asked
 from ...clients.schemas.exceptions import BadRecordError, RegistryError, SchemaError
 from ...clients.schemas.shape import Kind, Shape
+from ..decode_options import RECORD, RECORD_ERROR
 from ..exceptions import DecodingError, OptionError
 
-RECORD, RECORD_ERROR = "record", "recordError"
 #: Characters of a reason.
 _MOST_REASON = 500
 

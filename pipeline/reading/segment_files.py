@@ -1,8 +1,9 @@
 """The segment files of one partition, as another process than their daemon sees them.
 
 The daemon may roll, delete and swap at any moment. One listing of the directory may therefore be inconsistent: a swap is
-several renames, and between them offsets can be in no `.log` file at all. So a listing counts only when a second one shows
-the same files and none of them is in mid-swap. A segment that cleaning has replaced has the old one's name: what tells them
+several renames, between which offsets can be in no `.log` file at all, and then the new files have no `.txnindex`, without which
+aborted records look like others. So a listing counts only when a second one shows the same files and none of either kind is in
+mid-swap. A segment that cleaning has replaced has the old one's name: what tells them
 apart is the inode.
 
 Reading only; any thread or process may.
@@ -17,12 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ...storage.segment.names import LOG_SUFFIX, SWAP_STAGE, file_name, parse_file_name
+from ...storage.segment.names import LOG_SUFFIX, SWAP_STAGE, TRANSACTION_INDEX_SUFFIX, file_name, parse_file_name
 from ..exceptions import DirectoryError
 
 #: A swap takes milliseconds. A daemon that has not ended it by then has crashed in it.
 PATIENCE_S = 10.0
 _PAUSE_S = 0.02
+_INDEX_IN_SWAP = TRANSACTION_INDEX_SUFFIX + SWAP_STAGE
 
 
 class SegmentFile(NamedTuple):
@@ -74,13 +76,14 @@ def _look(directory: str, before: dict[str, int] | None) -> list[SegmentFile] | 
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                if LOG_SUFFIX not in entry.name or (name := parse_file_name(entry.name)) is None:
+                is_log = LOG_SUFFIX in entry.name
+                if not is_log and not entry.name.endswith(_INDEX_IN_SWAP):
                     continue
-                if name.suffix != LOG_SUFFIX:
+                if (name := parse_file_name(entry.name)) is None:
                     continue
                 if name.stage == SWAP_STAGE:
                     return None
-                if not name.stage:
+                if is_log and not name.stage:
                     there[entry.name] = entry.inode()
                     logs.append((name.base_offset, entry))
         if there != before:

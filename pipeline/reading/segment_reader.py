@@ -1,7 +1,8 @@
 """Reads a split from segment files, whatever their daemon does to them meanwhile.
 
 A file that is open stays readable when retention removes it or cleaning replaces it, and what it has is right: so each segment is
-opened once and read to its end. For the next one the directory is looked at anew, by offset. Missing offsets there were taken by
+opened once and read to its end. For the next one the directory is looked at anew, by offset, before the file is closed: behind
+that its inode, by which it is known, may be another one's. Missing offsets there were taken by
 retention or DeleteRecords: compaction leaves gaps between batches, never before the first segment.
 """
 
@@ -45,32 +46,33 @@ def read_split(
 
     DataLossError, CorruptLogError (with file, offset and cause), DirectoryError.
     """
-    aborted = read_aborted(split) if read_committed else None
+    aborted = read_aborted(split) if read_committed and os.path.isdir(split.segment.directory) else None
     decoder = BatchDecoder(
         split.first_offset, split.end_offset, wish, aborted=aborted, check_crc=check_crc, skip_corrupt=skip_corrupt
     )
     buffer = bytearray(CHUNK_BYTES)
-    read: set[int] = set()
     segment: SegmentFile | None = split.segment
-    position: int | None = split.position
+    position = split.position
     if position == LOOK_UP and not decoder.is_done:
-        position = None
-        segment = _next_segment(split, split.first_offset, read, fail_on_data_loss=fail_on_data_loss)
+        segment = _next_segment(split, split.first_offset, None, fail_on_data_loss=fail_on_data_loss)
     while segment is not None and not decoder.is_done:
         file = _open(segment)
-        if file is not None:
-            try:
+        try:
+            if file is not None:
                 # Behind the open: as long as the directory is that topic's, so was the file.
                 if made_anew(split, _topic_id(segment.directory), fail_on_data_loss=fail_on_data_loss):
                     break
-                start = start_position(file, segment, decoder.next_offset) if position is None else position
+                decoder.next_offset = max(decoder.next_offset, segment.base_offset)  # nothing lies between
+                start = _start(file, segment, position, decoder.next_offset)
                 yield from _read_segment(file, segment, start, decoder, buffer, skip_corrupt=skip_corrupt)
-            finally:
+            position = LOOK_UP
+            if not decoder.is_done:
+                # With the file open: a later segment may have its inode as soon as it is closed and deleted.
+                read = None if file is None else segment.inode
+                segment = _next_segment(split, decoder.next_offset, read, fail_on_data_loss=fail_on_data_loss)
+        finally:
+            if file is not None:
                 file.close()
-            read.add(segment.inode)
-        position = None
-        if not decoder.is_done:
-            segment = _next_segment(split, decoder.next_offset, read, fail_on_data_loss=fail_on_data_loss)
     if (last := decoder.take()) is not None:
         yield last
     if decoder.skipped:
@@ -114,16 +116,37 @@ def _open(segment: SegmentFile) -> File | None:
     return None
 
 
-def _next_segment(split: Split, offset: int, read: set[int], *, fail_on_data_loss: bool) -> SegmentFile | None:
-    """Segment that holds `offset` or what follows it now; None if that lies behind the split."""
-    segments = list_segments(split.segment.directory)
+def _start(file: File, segment: SegmentFile, position: int, offset: int) -> int:
+    """Position from which to read for `offset`. One that was planned counts where the batch that begins with `offset` is there:
+    after two passes of the cleaner another file may have the inode.
+    """
+    if position > 0 and file.pread(_BASE_OFFSET.size, position) != _BASE_OFFSET.pack(offset):
+        position = LOOK_UP
+    return start_position(file, segment, offset) if position == LOOK_UP else position
+
+
+def _next_segment(split: Split, offset: int, read: int | None, *, fail_on_data_loss: bool) -> SegmentFile | None:
+    """Segment that holds `offset` or what follows it now; None if that lies behind the split.
+
+    `read`: inode of the file that is open and has been read to its end.
+    """
+    directory = split.segment.directory
+    # A log.dir that is not there either is one that this machine does not see.
+    if not os.path.isdir(directory) and os.path.isdir(os.path.dirname(directory)):
+        if fail_on_data_loss:
+            raise DataLossError(
+                f"{split.topic}-{split.partition}: the topic was deleted before offsets {offset} to {split.end_offset - 1} were "
+                "read; set failOnDataLoss to false to go on without them"
+            )
+        return None
+    segments = list_segments(directory)
     index = floor(segments, offset)
     if index < 0 and segments and fail_on_data_loss and segments[0].base_offset > offset:
         raise DataLossError(gone_in_mid_read(split, offset, segments[0].base_offset))
     for segment in segments[max(index, 0) :]:
         if segment.base_offset >= split.end_offset:
             return None
-        if segment.inode not in read:
+        if segment.inode != read:
             return segment
     return None
 
@@ -196,9 +219,25 @@ def _past_damage(
 
 
 def read_aborted(split: Split) -> AbortedRanges:
-    """The aborted transactions that concern the split, from the `.txnindex` files of its segments and those behind it."""
+    """The aborted transactions that concern the split, from the `.txnindex` files of its segments and those behind it.
+
+    Files that are swapped meanwhile, or deleted, are looked for anew: what one of them said may stand in another by then.
+    """
+    directory = split.segment.directory
+    segments = list_segments(directory)
+    while True:
+        found = _aborted_in(segments, split)
+        if _files(now := list_segments(directory)) == _files(segments):
+            return AbortedRanges(found)
+        segments = now
+
+
+def _files(segments: list[SegmentFile]) -> list[tuple[int, int]]:
+    return [(segment.base_offset, segment.inode) for segment in segments]
+
+
+def _aborted_in(segments: list[SegmentFile], split: Split) -> list[AbortedTxn]:
     found: list[AbortedTxn] = []
-    segments = list_segments(split.segment.directory)
     for segment in segments[max(0, floor(segments, split.first_offset)) :]:
         path = os.path.join(segment.directory, file_name(segment.base_offset, TRANSACTION_INDEX_SUFFIX))
         if not os.path.exists(path):
@@ -208,4 +247,4 @@ def read_aborted(split: Split) -> AbortedRanges:
         found += result.aborted
         if result.is_complete:
             break
-    return AbortedRanges(found)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import zipfile
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,11 @@ from support.cluster_driver import KEYS, RECORDS
 from support.committed import committed_values, create_topic
 from support.daemon import Daemon
 from support.object_stores import Versitygw
+from support.segment_dirs import write_checkpoint, write_log
 from support.spark_cluster import SparkCluster, bare_environment, run_driver
+from tidelog.pipeline.session import jar
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
 
 TESTS = Path(__file__).resolve().parents[1]
 EVERY_VALUE = list(range(RECORDS))
@@ -104,3 +109,24 @@ def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(
         values = committed_values(daemon.bootstrap, "rows")
     assert all(Path(str(kill["stamp"])).exists() for kill in kills)
     assert Counter(values) == Counter(expected)
+
+
+@pytest.mark.timeout(0)
+def test_executors_without_the_jar_or_with_another_are_told(cluster: SparkCluster, tmp_path: Path) -> None:
+    """Which spark.jars takes care of; a class path does not."""
+    write_log(tmp_path / "logs/t-0", [[build_batch([Record(0, 1, b"k", b"v")] * 5, base_offset=0)]])
+    write_checkpoint(tmp_path / "logs/replication-offset-checkpoint", {("t", 0): 5})
+    other = tmp_path / "other.jar"
+    with zipfile.ZipFile(jar()) as ours, zipfile.ZipFile(other, "w") as copy:
+        for name in ours.namelist():
+            copy.writestr(name, b"0.0.9+of-long-ago" if name == "tidelog/spark/version" else ours.read(name))
+    job = {"home": str(tmp_path / "spark"), "path": str(tmp_path / "logs"), "jar": jar(), "other": str(other)}
+    done = drive(cluster, "jar_driver.py", job, tmp_path)
+    assert done.returncode == 0, f"{done.stderr[-4000:]}\n{cluster.logs()}"
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["same"] == 5
+    assert (
+        "tidelog-spark.jar is of another version on this executor (0.0.9+of-long-ago) than at the driver"
+        in found["other"]
+    )
+    assert "ClassNotFoundException: tidelog.spark." in found["none"]

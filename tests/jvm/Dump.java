@@ -23,13 +23,15 @@ import java.util.stream.Stream;
  * topics  dirs                                                       [topic, ...]
  * gone    dirs topic partition start                                 [words]
  *
- * columns: letters of k v h t; how: letters of c (read_committed), g (go on behind what is gone), s (skip damage), n (no checksums)
+ * columns: letters of k v h t; how: letters of c (read_committed), g (go on behind what is gone), s (skip damage), n (no
+ * checksums)
  * </pre>
  *
  * Whatever is thrown is answered by {"error": class, "message": text}.
  */
 public final class Dump {
-    private final PrintStream out = new PrintStream(new java.io.FileOutputStream(java.io.FileDescriptor.out), false, StandardCharsets.UTF_8);
+    private final PrintStream out =
+            new PrintStream(new java.io.FileOutputStream(java.io.FileDescriptor.out), false, StandardCharsets.UTF_8);
 
     private String opened = "";
     private LogDirectory directory;
@@ -41,7 +43,8 @@ public final class Dump {
                 try {
                     dump.answer(line.split("\t", -1));
                 } catch (IOException | RuntimeException | Error error) {
-                    dump.out.println("{\"error\": \"" + error.getClass().getSimpleName() + "\", \"message\": " + text(String.valueOf(error)) + "}");
+                    dump.out.println("{\"error\": \"" + error.getClass().getSimpleName() + "\", \"message\": "
+                            + text(String.valueOf(error)) + "}");
                 }
                 dump.out.flush();
             }
@@ -58,7 +61,8 @@ public final class Dump {
             return;
         }
         int number = Integer.parseInt(fields[3]);
-        Partition partition = directory.partitions(List.of(fields[2])).stream().filter(there -> there.number() == number).findFirst().orElseThrow();
+        Partition partition = directory.partitions(List.of(fields[2])).stream().filter(there ->
+                there.number() == number).findFirst().orElseThrow();
         switch (fields[0]) {
             case "read", "count" -> read(partition, fields);
             case "bounds" -> {
@@ -86,7 +90,8 @@ public final class Dump {
         Columns wanted = new Columns(columns.contains("k"), columns.contains("v"), columns.contains("h"), columns.contains("t"));
         Filter filter = new Filter(Long.parseLong(fields[7]), Long.parseLong(fields[8]));
         ReadOptions options = new ReadOptions(how.contains("c"), !how.contains("g"), how.contains("s"), !how.contains("n"));
-        try (var records = new RecordReader(partition, Long.parseLong(fields[4]), Long.parseLong(fields[5]), wanted, filter, options)) {
+        try (var records = new RecordReader(partition, Long.parseLong(fields[4]), Long.parseLong(fields[5]), wanted, filter,
+                options)) {
             if (fields[0].equals("count")) {
                 out.println("[" + records.count() + "]");
                 return;

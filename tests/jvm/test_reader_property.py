@@ -151,6 +151,9 @@ def test_a_plan_is_that_of_python(
 ) -> None:
     where = TopicPartition("t", 3)
     with home_of(log, interval) as home:
+        if data.draw(st.booleans()):  # the room that an active segment has reserved
+            with max((home / "t-3").glob("*.log")).open("ab") as file:
+                file.write(bytes(data.draw(st.sampled_from([1, 25, 26, 5000]))))
         # A high watermark below the end of the log, an empty file, no file, and one that is damaged.
         ends = home / "replication-offset-checkpoint"
         match data.draw(st.sampled_from(["all", "some", "empty", "none", "damaged", "another"])):

@@ -16,6 +16,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
+#: Of one long test each: they begin, so that no process has them for itself in the end.
+LONG = ("test_sink_kills.py", "test_connect.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sink-kills", type=int, default=5, help="kills of a writing query in test_sink_kills.py")
     parser.addoption("--sink-seed", default="1", metavar="N|random", help="seed of the moments of those kills")
@@ -50,6 +58,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connector: str) -> Iterator[
         SparkSession.builder.master("local[2]")
         .config("spark.jars", f"{connector},{jar()}")
         .config("spark.ui.enabled", "false")
+        # Queries over few rows: the second compiler would take longer than it saves.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.local.dir", str(tmp_path_factory.mktemp("spark")))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +13,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PythonException
+from support.archived import SETTINGS, produce, rows_of, source
 from support.committed import committed
 from support.object_stores import BUCKET, KEYS, Versitygw
 from tidelog.backup.store import ObjectStore, StoreOptions, open_store
+from tidelog.cli.main import main
 from tidelog.cli.pipeline import spark_failure
 from tidelog.pipeline.jobs import archive as archiving
 from tidelog.pipeline.jobs.archive import archive, read_archive
 from tidelog.pipeline.jobs.manifest import ArchiveError, read_archive_log
 from tidelog.pipeline.jobs.replay import replay
-from tidelog.pipeline.sink.options import parse_sink_options
-from tidelog.pipeline.sink.task import write_rows
 from tidelog.testing import Broker
-
-DAY_US = 86_400_000_000
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker({"log.retention.ms": "-1", "log.message.timestamp.before.max.ms": str(1 << 62)}) as started:
+    with Broker(SETTINGS) as started:
         yield started
 
 
@@ -36,30 +36,6 @@ def broker() -> Iterator[Broker]:
 def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Versitygw]:
     with Versitygw(tmp_path_factory.mktemp("versitygw")) as server:
         yield server
-
-
-def produce(broker: Broker, topic: str, first: int, count: int) -> None:
-    """Every seventh a tombstone, over three days."""
-    numbers = range(first, first + count)
-    rows = {
-        "key": pa.array([b"key %d" % (number % 17) for number in numbers]),
-        "value": pa.array([None if number % 7 == 0 else b"value %d" % number for number in numbers]),
-        "timestamp": pa.array(
-            [20_000 * DAY_US + number % 3 * DAY_US for number in numbers], pa.timestamp("us", tz="UTC")
-        ),
-    }
-    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic}
-    write_rows(parse_sink_options(given, streaming=False), [pa.record_batch(rows)], None)
-
-
-def source(broker: Broker, topic: str) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
-
-
-def rows_of(frame: Any) -> list[tuple[Any, ...]]:
-    return sorted(
-        tuple(row) for row in frame.select("partition", "offset", "key", "value", "timestamp", "headers").collect()
-    )
 
 
 def keys_of(store: ObjectStore, prefix: str = "") -> list[str]:
@@ -199,6 +175,36 @@ def test_a_bucket_that_refuses_is_told_in_one_sentence_and_has_nothing_of_the_ru
     with pytest.raises(PythonException) as lost:
         read_archive(spark, folder, store=versitygw.options).collect()
     assert spark_failure(str(lost.value)).startswith(f"the archive {folder}: read {folder}/data/00000001-")
+
+
+def test_the_command_takes_credentials_from_the_environment_and_prints_none(
+    spark: Any, broker: Broker, versitygw: Versitygw, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broker.create_topic("told", 1)
+    produce(broker, "told", 0, 20)
+    monkeypatch.setattr(import_module("tidelog.pipeline.session"), "session", lambda *_, **__: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    found = {
+        "AWS_ENDPOINT_URL": versitygw.endpoint,
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": KEYS["access_key_id"],
+    }
+    for name, value in found.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret := KEYS["secret_access_key"])
+    where = ["--topic", "told", "--bootstrap-server", broker.bootstrap_servers]
+    command = ["pipeline", "archive", *where, "--to", f"s3://{BUCKET}/lake/told", "--json"]
+    assert main(command) == 0
+    told = capfd.readouterr()
+    assert json.loads(told.out)["rows"] == 20
+    assert secret not in told.out + told.err
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", wrong := "not-the-secret-1234")
+    assert main(command) == 1
+    told = capfd.readouterr()
+    assert told.err.splitlines()[-1].startswith(f"tidelog: the archive s3://{BUCKET}/lake/told: ")
+    assert "look at the credentials, the region and the rights" in told.err
+    assert wrong not in told.out + told.err
+    assert told.out == ""
 
 
 def test_an_archive_is_the_same_whatever_zone_its_session_has(spark: Any, broker: Broker, versitygw: Versitygw) -> None:

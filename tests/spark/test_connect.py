@@ -36,4 +36,5 @@ def test_a_session_of_spark_connect_reads_writes_streams_and_runs_jobs(tmp_path:
         "profiled": RECORDS,
         "written": KEYS,
         "audited": {"lost": 1, "examples": {"lost": ["t-0 at 1"]}, "before": 3},
+        "files": {"counted": 6, "read": list(range(9)), "streamed": 9},
     }

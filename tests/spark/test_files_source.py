@@ -8,14 +8,17 @@ import random
 import re
 import shutil
 import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from support.columns import Row
 from support.pipeline_logs import RandomLog
 from support.segment_dirs import write_checkpoint, write_segment
+from tidelog.pipeline.session import JAR
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
@@ -247,25 +250,6 @@ def test_filters_leave_what_they_say_and_counts_count_it(spark: Any, logs: Logs,
     assert {(row[0], row[1]): row[2] for row in kept.groupBy("topic", "partition").count().collect()} == by, where
 
 
-SIGNS = {"<": int.__lt__, "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__, "=": int.__eq__}
-
-
-@pytest.mark.parametrize("column", ["partition", "offset", "timestamp"])
-def test_comparisons_hold_at_their_edges(spark: Any, logs: Logs, column: str) -> None:
-    """Also between two ms, where no record is."""
-    rows = logs.rows(topics="a")
-    edge = sorted(found.row for found in rows if 0 < found.row.timestamp < MOST_US)[len(rows) // 2]
-    asked = {"partition": [1], "offset": [edge.offset], "timestamp": [edge.timestamp, edge.timestamp + 1]}[column]
-    frame = load(spark, logs.home, subscribe="a")
-    for value in asked:
-        literal = f"timestamp_micros({value})" if column == "timestamp" else str(value)
-        for sign, holds in SIGNS.items():
-            told = [found.partition if column == "partition" else getattr(found.row, column) for found in rows]
-            kept = frame.where(f"{column} {sign} {literal}")
-            wanted = sum(holds(each, value) for each in told)
-            assert (kept.count(), len(kept.select("value").collect())) == (wanted, wanted), (sign, literal)
-
-
 def plan_of(frame: Any) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
@@ -318,8 +302,10 @@ def test_counts_of_every_form_are_those_of_the_source_in_python(
 
 def test_a_count_of_nothing_is_zero(spark: Any, logs: Logs) -> None:
     frame = load(spark, logs.home, subscribe="a")
-    assert frame.where("offset > 1000000").count() == 0
-    assert frame.where("offset < 10 and offset > 20").count() == 0
+    for nothing in ("offset > 1000000", "offset < 10 and offset > 20"):
+        counted = frame.where(nothing).selectExpr("count(*)", "count(offset)")
+        assert "counted" in plan_of(counted)
+        assert counted.collect() == [(0, 0)]  # DataFrame.count() makes 0 of null
     assert frame.where("offset > 1000000").groupBy("partition").count().collect() == []
 
 
@@ -334,6 +320,27 @@ def test_columns_are_pruned(spark: Any, logs: Logs) -> None:
     values = sorted(found.row.value or b"" for found in logs.rows(topics="a") if found.row.value is not None)
     assert sorted(bytes(row[0]) for row in everything.select("value").where("value is not null").collect()) == values
     assert re.search(r"tidelog-files a\[value#\d+\]", plan_of(everything.select("value")))
+
+
+def test_an_executor_with_a_jar_of_another_version_says_so(spark: Any, logs: Logs) -> None:
+    """Else options that one of them does not know would be left out in silence."""
+    plan = load(spark, logs.home, subscribe="a").select("offset")._jdf.queryExecution().sparkPlan()
+    while plan.getClass().getSimpleName() != "BatchScanExec":
+        plan = plan.children().head()
+    utils = spark._jvm.org.apache.spark.util.Utils
+    shipped = bytes(utils.serialize(plan.readerFactory()))
+    loader = plan.readerFactory().getClass().getClassLoader()
+    assert utils.deserialize(shipped, loader).equals(plan.readerFactory())
+    with zipfile.ZipFile(JAR) as archive:
+        version = archive.read("tidelog/spark/version")
+    assert shipped.count(version) == 1
+    other = version.replace(b"0.", b"9.", 1)
+    with pytest.raises(Py4JJavaError) as failed:
+        utils.deserialize(shipped.replace(version, other), loader)
+    assert failed.value.java_exception.getMessage().startswith(
+        f"tidelog-spark.jar is of another version on this executor ({version.decode()}) than at the driver ({other.decode()}): "
+        "give both the same, by spark.jars"
+    )
 
 
 def test_it_is_a_view_in_sql(spark: Any, logs: Logs) -> None:
@@ -352,6 +359,7 @@ def test_it_is_a_view_in_sql(spark: Any, logs: Logs) -> None:
     "options",
     [
         {"startingOffsets": '{"a":{"0":-2,"1":-2,"2":60}}', "endingOffsets": '{"a":{"0":-1,"1":-1,"2":200}}'},
+        {"startingOffsets": str({"a": {"0": -2, "1": -2, "2": 60}})},  # as PySpark 4.1 has them in a progress
         {"startingTimestamp": str(START + 30_000)},
         {"startingTimestamp": str(START + 20_000), "endingTimestamp": str(START + 99_990)},
         {
@@ -495,7 +503,9 @@ def test_damage_stops_a_read_or_is_left_out_and_counted(spark: Any, tmp_path: Pa
     path.write_bytes(data)
     with pytest.raises(Exception, match=r"damaged at byte .* set corruptBatches to skip"):
         load(spark, tmp_path, subscribe="t").collect()
-    assert load(spark, tmp_path, subscribe="t", corruptBatches="skip").select("value").rdd.count() == 90
+    lenient = load(spark, tmp_path, subscribe="t", corruptBatches="skip").select("value")
+    assert len(lenient.collect()) == 90
+    assert metrics_of(lenient)["damagedBatches"] == 1
     assert load(spark, tmp_path, subscribe="t", checkCrcs="false").select("offset").rdd.count() == 100
 
 
@@ -579,6 +589,8 @@ def test_a_checkpoint_of_the_other_source_is_read_on(spark: Any, tmp_path: Path,
     name_topic(home, "t", 1, "B")
     assert counts(run(spark, home, work, first)) == [60]
     said = [json.loads((work / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1])]
+    # Of the source in Python from PySpark 4.2 on, which has no file of its own in a checkpoint.
+    assert said[0].pop("first offsets", None) in (None, {"t": {"0": 0, "1": 0}})
     if then == "tidelog-files":
         assert run(spark, home, work, then) == []
         assert not (work / "checkpoint" / "offsets" / "1").exists()  # nothing new: the other's text counts as it is
@@ -621,7 +633,7 @@ def test_a_topic_that_was_made_anew_stops_a_stream(spark: Any, tmp_path: Path) -
 def test_a_stream_begins_with_the_latest_and_waits_for_enough(spark: Any, tmp_path: Path) -> None:
     home = tmp_path / "home"
     grow(home, "t", 0, 0, 20)
-    given = {"path": str(home), "subscribe": "t", "minOffsetsPerTrigger": "30", "maxTriggerDelay": "1h"}
+    given = {"path": str(home), "subscribe": "t", "minOffsetsPerTrigger": "30", "maxTriggerDelay": "3000000h"}
     stream = spark.readStream.format("tidelog-files").options(**given).load()
     query = stream.writeStream.format("memory").queryName("waits").start()
     try:

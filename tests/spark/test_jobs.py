@@ -277,6 +277,35 @@ def test_the_latest_table_is_replaced_as_a_whole(spark: Any, broker: Broker, tmp
         latest(spark, source(broker, "newest"), str(tmp_path / "other"))
 
 
+def test_a_table_of_the_latest_is_as_of_the_end_and_by_the_comparison_that_was_asked_for(
+    spark: Any, broker: Broker, tmp_path: Path
+) -> None:
+    """The key a has moved from partition 1 to 0; b's newest is a tombstone; c comes at last."""
+    broker.create_topic("moved", 2)
+    rows = [(b"a", b"1", 1), (b"b", b"2", 0), (b"a", b"3", 0), (b"b", None, 0), (b"c", b"5", 1)]
+    batch = pa.record_batch(
+        {
+            "key": pa.array([key for key, _, _ in rows]),
+            "value": pa.array([value for _, value, _ in rows], pa.binary()),
+            "partition": pa.array([number for _, _, number in rows], pa.int32()),
+            "timestamp": pa.array([START_US + n * 1000 for n in range(len(rows))], pa.timestamp("us", tz="UTC")),
+        }
+    )
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "moved"}
+    write_rows(parse_sink_options(given, streaming=False), [batch], None)
+    compared = {**source(broker, "moved"), "keysStayInPartition": "false"}
+    for number, (bounds, ends, wanted) in enumerate(
+        (
+            ({}, {"0": 3, "1": 2}, {b"a": b"3", b"c": b"5"}),
+            ({"endingTimestamp": str(START_US // 1000 + 2)}, {"0": 1, "1": 1}, {b"a": b"1", b"b": b"2"}),
+        )
+    ):
+        table = str(tmp_path / f"table{number}")
+        report = latest(spark, {**compared, **bounds}, table)
+        assert {bytes(row.key): bytes(row.value) for row in spark.read.parquet(table).collect()} == wanted
+        assert (report["keys"], report["ends"]) == (2, ends)
+
+
 @pytest.mark.parametrize("job", [upsert, latest])
 def test_a_session_without_delta_is_told_what_to_add(spark: Any, broker: Broker, tmp_path: Path, job: Any) -> None:
     broker.create_topic(name := f"tableless-{job.__name__}", 1)

@@ -1,4 +1,4 @@
-"""Topics in SQL: as views. A table would lose its options in Spark, and is refused before it is made."""
+"""Topics in SQL: as views, and files as tables. A table of the Python source would lose its options in Spark: it is refused."""
 
 from __future__ import annotations
 
@@ -30,3 +30,28 @@ def test_a_view_of_sql_is_the_topic_and_a_table_is_refused(spark: Any, tmp_path:
         spark.catalog.dropTempView("sql_orders")
     with pytest.raises(Exception, match="unknown option subscrib; did you mean subscribe"):
         spark.sql(f"create temporary view wrong using tidelog options (path '{tmp_path}', subscrib 'orders')")
+
+
+@pytest.mark.parametrize("said", ["path", "paths"])
+def test_a_table_of_the_catalog_reads_files_and_to_drop_it_deletes_nothing(
+    spark: Any, tmp_path: Path, said: str
+) -> None:
+    write_log(
+        tmp_path / "orders-0", [[build_batch([Record(n, 1_700_000_000_000, b"k", b"v%d" % n) for n in range(10)])]]
+    )
+    write_checkpoint(tmp_path / "replication-offset-checkpoint", {("orders", 0): 10})
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    where = f"path '{tmp_path}'" if said == "path" else f"paths '[\"{tmp_path}\"]'"
+    options = f"using `tidelog-files` options ({where}, subscribe 'orders', columns 'offset,value')"
+    spark.sql(f"create table catalog_orders {options}")
+    try:
+        assert spark.table("catalog_orders").columns == ["offset", "value"]
+        found = spark.sql("select cast(value as string) from catalog_orders where offset >= 8 order by 1")
+        assert [row[0] for row in found.collect()] == ["v8", "v9"]
+        with pytest.raises(Exception, match="does not support"):
+            spark.sql("insert into catalog_orders values (1, cast('x' as binary))")
+    finally:
+        spark.sql("drop table catalog_orders")
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+    with pytest.raises(Exception, match="unknown option subscrib; did you mean subscribe"):
+        spark.sql(f"create table wrong using `tidelog-files` options (path '{tmp_path}', subscrib 'orders')")

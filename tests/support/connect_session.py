@@ -21,6 +21,7 @@ from tidelog.pipeline.jobs.audit import audit
 from tidelog.pipeline.jobs.latest import latest as write_latest
 from tidelog.pipeline.jobs.profile import profile
 from tidelog.pipeline.jobs.replay import replay
+from tidelog.pipeline.session import jar
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
 from tidelog.testing import Broker
@@ -36,6 +37,7 @@ def main(folder: Path) -> dict[str, Any]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
+        "spark.jars": jar(),  # of the server, when it starts
     }
     builder = SparkSession.builder.remote("local[2]")
     for name, value in settings.items():
@@ -83,6 +85,29 @@ def steps(spark: Any, broker: Broker, folder: Path) -> dict[str, Any]:
         "profiled": profile(spark, orders)["records"],
         "written": write_latest(spark, orders, table)["keys"],
         "audited": audited(spark, folder),
+        "files": files(spark, folder),
+    }
+
+
+def files(spark: Any, folder: Path) -> dict[str, Any]:
+    """What the source in Java counts and reads, as a batch and as a stream."""
+    home = folder / "files"
+    records = [Record(0, 1_700_000_000_000, b"k", b"%d" % number) for number in range(9)]
+    write_log(home / "t-0", [[build_batch(records, base_offset=0)]])
+    write_checkpoint(home / "replication-offset-checkpoint", {("t", 0): len(records)})
+    options = {"path": str(home), "subscribe": "t"}
+    rows = spark.read.format("tidelog-files").options(**options).load()
+    stream = spark.readStream.format("tidelog-files").options(**options, startingOffsets="earliest").load()
+    query = (
+        stream.selectExpr("cast(value as string) value").writeStream.format("parquet")
+        .option("checkpointLocation", str(home / "checkpoint"))
+        .trigger(availableNow=True).start(str(home / "rows"))
+    )  # fmt: skip
+    query.awaitTermination()
+    return {
+        "counted": rows.where("offset >= 3").count(),
+        "read": [int(row.value) for row in rows.orderBy("offset").select("value").collect()],
+        "streamed": spark.read.parquet(str(home / "rows")).count(),
     }
 
 

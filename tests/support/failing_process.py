@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidelog.cleaner.process import child
-from tidelog.cleaner.process.messages import HEAD, Message, Progress, Ready, encode
+from tidelog.cleaner.process.messages import HEAD, Done, Message, Progress, Ready, encode
 from tidelog.cleaner.walk import BuildReport, GroupReport
 from tidelog.storage.io.filesystem import RealFile
 
@@ -37,6 +37,9 @@ LIES: dict[str, tuple[type[Any], Callable[[Any], bytes]]] = {
     "unchanged": (GroupReport, lambda told: encode(told._replace(new=None))),
     "none": (GroupReport, lambda told: encode(told._replace(new=[]))),
     "size": (GroupReport, lambda told: encode(told._replace(new=[told.new[0]._replace(size=told.new[0].size + 1)]))),
+    "nothing": (BuildReport, lambda told: encode(Done())),
+    "early": (GroupReport, lambda told: encode(Done())),
+    "twice": (BuildReport, lambda told: encode(told) + encode(told)),
     "base": (GroupReport, lambda told: encode(told._replace(new=[told.new[0]._replace(base_offset=1)]))),
 }
 

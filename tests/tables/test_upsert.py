@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pyarrow as pa
 import pytest
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
+from support.hdfs import Hdfs
 from tidelog.pipeline.jobs.archive import archive
-from tidelog.pipeline.jobs.common import JobError
+from tidelog.pipeline.jobs.common import JobError, bounds_of, load
 from tidelog.pipeline.jobs.latest import latest
 from tidelog.pipeline.jobs.manifest import ArchiveError
 from tidelog.pipeline.jobs.upsert import make_table, merge, upsert
@@ -92,9 +94,18 @@ def test_a_run_that_comes_again_changes_nothing(spark: Any, broker: Broker, tmp_
         upsert(spark, other.options, table, form=form)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_an_archive_gives_what_the_topic_has_lost(spark: Any, broker: Broker, tmp_path: Path, form: str) -> None:
-    topic, table, kept = Topic(broker, f"lost-{form}"), table_of(form, tmp_path, "lost"), str(tmp_path / "archive")
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    with Hdfs(tmp_path_factory.mktemp("hdfs") / "cluster") as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize(("form", "place"), [("delta", "folder"), ("iceberg", "hdfs"), ("delta", "hdfs")])
+def test_an_archive_gives_what_the_topic_has_lost(
+    spark: Any, broker: Broker, tmp_path: Path, request: pytest.FixtureRequest, form: str, place: str
+) -> None:
+    root = tmp_path if place == "folder" else f"{request.getfixturevalue('hdfs').url}/lake/{form}"
+    topic, table, kept = Topic(broker, f"lost-{form}-{place}"), table_of(form, tmp_path, "lost"), f"{root}/archive"
     with pytest.raises(ArchiveError, match="there is no archive here"):
         upsert(spark, topic.options, table, form=form, archive=kept)
 
@@ -120,7 +131,7 @@ def test_an_archive_gives_what_the_topic_has_lost(spark: Any, broker: Broker, tm
     decoding = {**topic.options, "decode": "json", "decodeSchema": '{"type": "object"}'}
     with pytest.raises(JobError, match="what an archive has is not decoded"):
         upsert(spark, decoding, table, form=form, archive=kept)
-    other = Topic(broker, f"lost-other-{form}")
+    other = Topic(broker, f"lost-other-{form}-{place}")
     with pytest.raises(ArchiveError, match=f"is the archive of {topic.name}, not of {other.name}"):
         upsert(spark, other.options, table, form=form, archive=kept)
 
@@ -154,6 +165,46 @@ def test_a_stream_goes_on_behind_a_batch_that_was_merged_and_not_noted(
     topic.write(*BATCHES[1], *BATCHES[2])
     run()
     assert merged == [0, 0, 1]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_older_batch_takes_no_newer_row_away(spark: Any, broker: Broker, tmp_path: Path, form: str) -> None:
+    """As of a stream whose checkpoint is lost, and that begins anew: batches that were merged come again, the oldest first.
+
+    A table has no row of a tombstone, so that a key that an older batch has comes back, until the tombstone comes again.
+    """
+    topic, table = Topic(broker, f"older-{form}"), table_of(form, tmp_path, "older")
+    make_table(spark, table, form)
+    ends: list[dict[str, int]] = [{"0": 0, "1": 0}]
+    wanted: list[dict[bytes, bytes]] = []
+    for batch in (*BATCHES, [(b"b", None), (b"e", b"1")]):
+        topic.write(*batch)
+        ends.append({str(one.partition): bound.end for one, bound in bounds_of(topic.options).items()})
+        wanted.append(topic.rows())
+    batches = [
+        load(
+            spark, topic.options,
+            startingOffsets=json.dumps({topic.name: begin}), endingOffsets=json.dumps({topic.name: end}),
+        )
+        for begin, end in pairwise(ends)
+    ]  # fmt: skip
+    for rows, then in zip(batches, wanted, strict=True):
+        merge(rows, table)
+        assert found(spark, table) == then
+    now = wanted[-1]
+    merge(batches[-1], table)
+    assert found(spark, table) == now, "the last batch, with its tombstone, came again"
+    for number, rows in enumerate(batches[:-1]):
+        merge(rows, table)
+        there = found(spark, table)
+        assert now.items() <= there.items(), f"batch {number} has taken newer rows away"
+        assert there.keys() - now.keys() <= {b"b"}
+    merge(batches[-1], table)
+    assert found(spark, table) == now
+    # The job goes by offsets that the table knows, and reads nothing that is older.
+    upsert(spark, topic.options, table, form=form)
+    assert upsert(spark, {**topic.options, "startingOffsets": "earliest"}, table, form=form)["offsets"] == 0
+    assert found(spark, table) == now
 
 
 def schema_of(**properties: Any) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tidelog.pipeline import register
@@ -11,6 +13,7 @@ from tidelog.pipeline.session import (
     SetupError,
     check_java,
     check_spark,
+    check_state,
     default_settings,
     hide_secrets,
     jar,
@@ -50,6 +53,20 @@ def test_java_is_that_of_java_home_and_else_of_the_path(tmp_path: Path) -> None:
     assert check_java({"PATH": str(new / "bin")}) == 21
     with pytest.raises(SetupError, match=r"old/bin/java is Java 11; Spark needs 17 or newer"):
         check_java({"JAVA_HOME": str(old)})
+
+
+@pytest.mark.parametrize(
+    ("spark", "arrow", "is_told"), [("4.1.3", "26.0.1", True), ("4.1.3", "25.0.1", False), ("4.2.0", "26.0.1", False)]
+)
+def test_a_pyarrow_that_is_too_new_for_streams_with_state_is_told(
+    monkeypatch: pytest.MonkeyPatch, spark: str, arrow: str, is_told: bool
+) -> None:
+    for name, version in (("pyspark", spark), ("pyarrow", arrow)):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(__version__=version))  # type: ignore[arg-type]
+    with (
+        pytest.raises(SetupError, match=rf"pyarrow {arrow} is too new .* PySpark {spark}") if is_told else nullcontext()
+    ):
+        check_state()
 
 
 def test_no_java_is_told_with_what_to_install(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tidelog.backup.store import StoreOptions, Unavailable, open_store
 from tidelog.backup.store.memory import MemoryStore
-from tidelog.pipeline.jobs.buckets import Bucket, StoredFile, bucket_of, read_parts, s3_options, told, write_parts
+from tidelog.pipeline.jobs.buckets import Bucket, StoredFile, bucket_of, read_parts, s3_options, write_parts
 from tidelog.pipeline.jobs.manifest import (
     ArchiveError,
     ArchiveFile,
     add_manifest,
     read_archive_log,
     remove_left_objects,
+    told,
 )
 
 KEPT = [ArchiveFile("data/00000001-a/date=2024-01-01/x.parquet", 5, 100)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tidelog.pipeline.jobs.common import JobError
 from tidelog.pipeline.jobs.replay import application, check
@@ -15,6 +17,25 @@ def test_a_replay_is_named_by_archive_topic_and_condition() -> None:
     }  # fmt: skip
     assert len(names) == 4
     assert application("/a/", "t", None, None) == application("/a", "t", None, "") in names
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("/archives/orders", "replay-2ce344712f29332d"),
+        ("s3://lake/orders", "replay-1c9bc4bb1600af92"),
+        ("hdfs://name:8020/lake/orders", "replay-d5879708bdfb4819"),
+        ("viewfs:/lake/orders", "replay-6af40056518f7ab4"),
+    ],
+)
+def test_the_name_of_a_replay_stays_whatever_folder_it_is_run_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str
+) -> None:
+    """Another name would write all rows once more. Hadoop leaves `//` out where there is no authority."""
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        assert application(folder, "t", "an id", None) == name
 
 
 def test_a_topic_of_the_same_name_with_another_id_is_another_replay() -> None:

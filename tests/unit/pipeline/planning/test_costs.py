@@ -97,7 +97,7 @@ def test_a_trigger_looks_at_what_has_changed_alone(home: Path, monkeypatch: pyte
     assert [(split.first_offset, split.end_offset) for split in splits] == [(25, 30)] * PARTITIONS
     opened = {name for name in counts if name.startswith("open ")}
     assert opened == {"open meta.properties"}, "checkpoints are known, and the splits' places are looked up by tasks"
-    assert counts["scandir"] == 1, "the data directory, for new partitions"
+    assert counts["scandir"] == 2, "the data directory, for new partitions and for those that are gone"
     # Of each partition its directory and its last segment, thrice, and twice a topic's id that is not there; two checkpoints.
     assert counts["stat"] <= (3 * 2 + 2) * PARTITIONS + 10
     batch = build_batch([Record(0, 1, b"k", b"v")], base_offset=30)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.segment_dirs import write_checkpoint, write_log
-from tidelog.pipeline.exceptions import DirectoryError, TopicError
+from tidelog.pipeline.exceptions import CorruptLogError, DirectoryError, TopicError
 from tidelog.pipeline.planning.log_directory import LogDirectories
 from tidelog.pipeline.planning.places import Bounds, TopicPartition
 from tidelog.protocol.records.builder import build_batch
@@ -42,6 +42,35 @@ def test_topics_and_partitions_are_those_that_are_alive(home: Path, tmp_path: Pa
     assert found.topics() == ["a-b", "t"]
     assert found.partitions(["t", "a-b"]) == {"t": [0, 1, 11], "a-b": [0]}
     assert found.directory("t", 1) == str(second / "t-1")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_room_that_an_active_segment_has_reserved_is_behind_the_end(tmp_path: Path, is_known: bool) -> None:
+    """Zeros up to the end of the file (Kafka's `preallocate`), of which as many readers of committed data know as others."""
+    write_log(tmp_path / "t-0", [[batch(0), batch(1, 7), batch(2, 7, is_control=True)]])
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    whole = path.read_bytes()
+    if is_known:
+        write_checkpoint(tmp_path / "replication-offset-checkpoint", {("t", 0): 3})
+    where = TopicPartition("t", 0)
+    for room in (1, 30, 70_000):
+        path.write_bytes(whole + bytes(room))
+        found = LogDirectories([str(tmp_path)])
+        for committed in (False, True, True):
+            assert found.bounds([where], read_committed=committed) == {where: Bounds(0, 3)}
+        assert [found.offsets_at({where: time})[where] for time in (1, 2)] == [0, None]
+    path.write_bytes(whole + bytes(100) + whole)
+    write_checkpoint(tmp_path / "replication-offset-checkpoint", {("t", 0): 9})
+    for what in (lambda: found.offsets_at({where: 2}), lambda: found.bounds([where], read_committed=True)):
+        with pytest.raises(CorruptLogError, match=rf"{path}: damaged at byte {len(whole)}"):
+            what()
+
+
+def test_a_partition_that_is_gone_is_named(home: Path) -> None:
+    with pytest.raises(TopicError, match="no t-7, u-0 here; the topic was deleted"):
+        LogDirectories([str(home)]).bounds(
+            [TopicPartition("t", 0), TopicPartition("t", 7), TopicPartition("u", 0)], read_committed=False
+        )
 
 
 def test_a_topic_is_known_by_the_id_in_its_directories(home: Path) -> None:

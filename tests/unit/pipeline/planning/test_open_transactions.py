@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.segment_dirs import write_log, write_segment
+from support.segment_dirs import write_log, write_segment, write_segment_into
 from tidelog.pipeline.planning.open_transactions import TransactionScan
 from tidelog.pipeline.reading.segment_files import list_segments
 from tidelog.protocol.records.builder import build_batch
@@ -78,3 +78,24 @@ def test_a_segment_that_cleaning_replaced_is_read_from_its_start(tmp_path: Path)
     assert scan.first_open(list_segments(tmp_path), 11) == 10
     write_segment(tmp_path, 0, [batch(10, 1, False), batch(11, -1, False)])
     assert scan.first_open(list_segments(tmp_path), 15) == 13
+
+
+def test_a_segment_with_the_inode_of_the_one_that_was_read_is_another_one(tmp_path: Path) -> None:
+    """Between two looks the segment that was read last is rolled, cleaned and deleted, and a newer one gets its inode."""
+    said = [(-1, False)] * 10 + [(1, False)] * 10 + [(-1, False)] * 10
+    segments, scan = segments_of(said, 10), TransactionScan()
+    write_log(tmp_path, segments[:1])
+    assert scan.first_open(list_segments(tmp_path), 10) == 10
+    write_segment(tmp_path, 10, segments[1])
+    write_segment_into(tmp_path / f"{0:020d}.log", 20, segments[2])
+    assert scan.first_open(list_segments(tmp_path), 30) == 10
+
+
+def test_a_segment_with_the_name_and_the_inode_of_the_one_that_was_read_is_another_one(tmp_path: Path) -> None:
+    """Two passes of the cleaner between two looks: the second one gets the inode that the first one has set free."""
+    said = [(2, False), (2, True)] * 5 + [(1, False), (1, False)]
+    write_log(tmp_path, segments_of(said, 12))
+    scan = TransactionScan()
+    assert scan.first_open(list_segments(tmp_path), 2) == 2
+    write_segment_into(tmp_path / f"{0:020d}.log", 0, [batch(at, *said[at]) for at in (10, 11)])  # of the same size
+    assert scan.first_open(list_segments(tmp_path), 12) == 10

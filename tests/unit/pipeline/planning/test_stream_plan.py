@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_kafka import FakeKafka, FakeLog
+from support.segment_dirs import write_checkpoint, write_log
 from tidelog.pipeline.exceptions import DataLossError, OptionError
 from tidelog.pipeline.options import check_stream, parse_options
 from tidelog.pipeline.planning.brokers import Brokers
@@ -41,7 +43,8 @@ class World:
     def __init__(self, logs: dict[TopicPartition, FakeLog], **options: str) -> None:
         self.kafka = FakeKafka(dict(logs))
         self.now = 0.0
-        parsed = parse_options({"bootstrap.servers": "fake:9092", "subscribe": "t", **options})
+        what = {} if "subscribePattern" in options else {"subscribe": "t"}
+        parsed = parse_options({"bootstrap.servers": "fake:9092", **what, **options})
         check_stream(parsed)
         self.plan = StreamPlan(parsed, lambda: self.now, Brokers(self.kafka.client(parsed.client)))
 
@@ -174,6 +177,59 @@ def test_a_restart_reads_what_was_under_way_and_tells_when_it_is_gone() -> None:
     assert World({T0: log(6)}, failOnDataLoss="false").ranges({T0: 2}, {T0: 9}) == {T0: (2, 6)}
 
 
+def test_a_first_batch_is_read_from_where_it_began_whatever_has_come_since() -> None:
+    """Spark asks anew where a query begins when it reads its first batch, and when it reads that again after a driver died."""
+    world = World({T0: log(10)})
+    start = world.plan.initial()
+    world.kafka.logs[T0] = log(15)
+    end = world.plan.next(start)
+    assert to_json(end) == {"t": {"0": 15}, "first offsets": {"t": {"0": 10}}}
+    end = from_json(to_json(end))
+    world.kafka.logs[T0] = log(20)
+    restarted = World(world.kafka.logs)
+    for one in (world, restarted):
+        assert one.initial() == {T0: 20}
+        assert one.ranges(one.plan.initial(), end) == {T0: (10, 15)}
+        assert to_json(one.plan.next(end)) == {"t": {"0": 20}}
+    restarted.kafka.logs[T0] = log(15)
+    assert restarted.plan.next(end) is end, "nothing new"
+    restarted.kafka.logs[T0] = log(20, start=12)
+    with pytest.raises(DataLossError, match="t-0: offset 10 was asked for, and the log starts at 12"):
+        restarted.ranges({T0: 20}, end)
+    assert World(restarted.kafka.logs, failOnDataLoss="false").ranges({T0: 20}, end) == {T0: (12, 15)}
+
+
+def test_a_first_batch_without_records_says_where_it_began() -> None:
+    """What comes while Spark asks a second time where the query begins is the next one's."""
+    for more in ({}, {"minOffsetsPerTrigger": "5"}):
+        world = World({T0: log(10)}, **more)
+        end = world.plan.next(world.plan.initial())
+        assert end == Position({T0: 10}, {}, {T0: 10})
+        world.kafka.logs[T0] = log(15)
+        assert world.ranges(world.plan.initial(), end) == {}
+        assert world.next(end) == {T0: 15}
+
+
+@pytest.mark.parametrize("by", ["tcp", "files"])
+def test_a_restart_does_without_a_topic_that_is_gone_if_nobody_minds(tmp_path: Path, by: str) -> None:
+    """A topic of the pattern, or a partition, that was new to the batch which is read again, or was not."""
+    there = log(6)
+    write_log(tmp_path / "t-0", [there.batches])
+    write_checkpoint(tmp_path / "replication-offset-checkpoint", {("t", 0): 6})
+    end = {T0: 3, T1: 2, TopicPartition("u", 0): 3}
+    for start in ({T0: 2}, {**end, T0: 2}):
+        for careful in ("true", "false"):
+            said = {"subscribePattern": "[tu]", "failOnDataLoss": careful}
+            world = World({T0: there}, **said)
+            if by == "files":
+                world.plan = StreamPlan(parse_options({"path": str(tmp_path), **said}))
+            if careful == "true":
+                with pytest.raises(DataLossError, match="t-1, u-0: gone; the topic was deleted"):
+                    world.ranges(start, end)
+            else:
+                assert world.ranges(start, end) == {T0: (2, 3)}
+
+
 def test_a_topic_that_is_made_anew_is_another_one_at_whatever_offsets() -> None:
     old, new = uuid5(NAMESPACE_DNS, "old"), uuid5(NAMESPACE_DNS, "new")
     for careful in (True, False):
@@ -216,9 +272,11 @@ def test_offsets_are_sparks_json() -> None:
     both = {"t": {"0": 0}, "topic ids": {"t": "WSaPqH3DTKKfkASHybcnlA"}}
     assert from_json(both) == Position({T0: 0}, {"t": "WSaPqH3DTKKfkASHybcnlA"})
     assert to_json(from_json(both)) == both
+    first = {**both, "first offsets": {"a": {"1": 7}}}
+    assert to_json(from_json(first)) == first
     for strange in (
         7, {"t": 5}, {"t": {"x": 5}}, {"logOffset": {"0": None}}, {"t": {"0": math.inf}},
-        {"topic ids": 5}, {"topic ids": {"t": 5}}, {"topic ids": ["t"]},
+        {"topic ids": 5}, {"topic ids": {"t": 5}}, {"topic ids": ["t"]}, {"first offsets": None}, {"first offsets": {"t": 5}},
     ):  # fmt: skip
         with pytest.raises(OptionError, match="take a new checkpointLocation"):
             from_json(strange)
@@ -241,8 +299,12 @@ def test_what_is_no_stream_is_refused(options: dict[str, str], message: str) -> 
 def test_the_latest_of_a_trigger_is_reduced_whole_with_its_tombstones() -> None:
     """A partition in several parts would give a key several rows, and a tombstone left out would leave what it takes away."""
     logs = {T0: log(50), T1: log(40)}
-    parts = {"maxRecordsPerPartition": "7", "minPartitions": "9"}
-    assert len(World(logs, **parts).plan.splits(position({}), position({T0: 50, T1: 40}))) > 2
+    parts = {"maxRecordsPerPartition": "7"}
+    world = World(logs, **parts)
+    splits = world.plan.splits(position({}), position({T0: 50, T1: 40}))
+    assert max(one.end_offset - one.first_offset for one in splits) <= 7
+    assert world.ranges({}, {T0: 50, T1: 40}) == {T0: (0, 50), T1: (0, 40)}
+    parts["minPartitions"] = "9"
     for stay, partitions in (("check", 2), ("true", 0), ("false", 0)):
         plan = World(logs, view="latest", keysStayInPartition=stay, **parts).plan
         splits = plan.splits(position({T0: 3, T1: 0}), position({T0: 50, T1: 40}))

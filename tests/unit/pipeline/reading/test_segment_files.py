@@ -51,6 +51,18 @@ def test_a_swap_is_waited_for(tmp_path: Path) -> None:
     assert len(waits) == 3
 
 
+def test_a_swap_goes_on_until_the_aborted_transactions_of_its_segments_are_there(tmp_path: Path) -> None:
+    make(tmp_path, log(0), f"{0:020d}.txnindex.swap", f"{0:020d}.index.swap")
+    waits = []
+
+    def sleep(_: float) -> None:
+        waits.append(0)
+        (tmp_path / f"{0:020d}.txnindex.swap").rename(tmp_path / f"{0:020d}.txnindex")
+
+    assert [one.base_offset for one in list_segments(tmp_path, sleep=sleep)] == [0]
+    assert len(waits) == 1
+
+
 def test_one_that_never_ends_is_told(tmp_path: Path) -> None:
     make(tmp_path, log(0, ".swap"))
     now = iter(range(0, 1000, 3))

@@ -9,15 +9,15 @@ from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
 from support.columns import rows_of
-from support.segment_dirs import write_log, write_segment
-from tidelog.pipeline.exceptions import CorruptLogError, DataLossError
+from support.segment_dirs import write_log, write_segment, write_segment_into
+from tidelog.pipeline.exceptions import CorruptLogError, DataLossError, DirectoryError
 from tidelog.pipeline.planning.splits import LOOK_UP, Split, plan
-from tidelog.pipeline.reading.segment_files import list_segments
+from tidelog.pipeline.reading import segment_reader
+from tidelog.pipeline.reading.segment_files import SegmentFile, list_segments
 from tidelog.pipeline.reading.segment_reader import read_split
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
-from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex, TxnIndexSearchResult
 from tidelog.storage.log.partition_metadata import encode_uuid
 
 
@@ -73,6 +73,38 @@ def test_segments_that_cleaning_joined_are_found_anew(directory: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_a_file_with_the_inode_of_one_that_was_read_is_read(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, is_joined: bool
+) -> None:
+    """Retention deletes the first segment when it was read, or two passes of the cleaner follow each other, and the new file of
+    a later segment, or of all in one, gets its inode.
+    """
+    (split,) = splits_of(directory, 1 << 20)
+    looks = 0
+
+    def cleaned(there: str) -> list[SegmentFile]:
+        nonlocal looks
+        looks += 1
+        if looks == 2:  # for what follows the second segment
+            base = 0 if is_joined else 30
+            write_segment_into(segment(directory, 0), base, BATCHES[base:])
+            for name in (15, 30) if is_joined else ():
+                segment(directory, name).unlink()
+        return list_segments(there)
+
+    monkeypatch.setattr(segment_reader, "list_segments", cleaned)
+    assert offsets(split) == list(range(40))
+    assert looks >= 2
+
+
+def test_a_position_that_was_planned_is_none_in_another_file_with_that_inode(directory: Path) -> None:
+    """The second pass of the cleaner gets the inode that the first one has set free."""
+    splits = splits_of(directory)
+    write_segment_into(segment(directory, 0), 0, BATCHES[1:15:2])
+    assert [offset for split in splits for offset in offsets(split)] == [*range(1, 15, 2), *range(15, 40)]
+
+
 def test_an_index_of_the_file_before_is_not_trusted(directory: Path) -> None:
     old = (directory / f"{0:020d}.index").read_bytes()
     splits = splits_of(directory)
@@ -89,6 +121,18 @@ def test_what_retention_took_in_mid_read_is_told(directory: Path) -> None:
     with pytest.raises(DataLossError, match="t-0: offsets 0 to 29 are gone"):
         list(reading)
     assert offsets(splits[0], fail_on_data_loss=False) == list(range(30, 40))
+
+
+def test_what_retention_took_while_it_was_planned_is_told(directory: Path) -> None:
+    """Between the look at the offsets and the look at the files."""
+    segment(directory, 0).unlink()
+    splits = splits_of(directory)
+    (whole,) = plan("t", 0, list_segments(directory), 0, 10)
+    for split, last in ((splits[0], 14), (whole, 9)):
+        with pytest.raises(DataLossError, match=f"t-0: offsets 0 to {last} are gone"):
+            offsets(split)
+    assert offsets(whole, fail_on_data_loss=False) == []
+    assert [offset for split in splits for offset in offsets(split, fail_on_data_loss=False)] == list(range(15, 40))
 
 
 def test_a_topic_that_is_made_anew_between_plan_and_read_is_told(directory: Path, tmp_path: Path) -> None:
@@ -109,6 +153,19 @@ def test_a_topic_that_is_made_anew_between_plan_and_read_is_told(directory: Path
     assert offsets(split, fail_on_data_loss=False) == []
     (directory / "partition.metadata").unlink()  # written by a Kafka that knows no ids
     assert offsets(split) == list(range(40))
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_topic_that_is_deleted_before_it_is_read_is_told_or_nothing(directory: Path, committed: bool) -> None:
+    """But a machine that has not even the log.dir does not see what others see: that is never nothing."""
+    (split,) = splits_of(directory, 1 << 20)
+    directory.rename(directory.with_name("t-0.0123456789abcdef-delete"))
+    with pytest.raises(DataLossError, match="t-0: the topic was deleted before offsets 0 to 39 were read"):
+        offsets(split, read_committed=committed)
+    assert offsets(split, read_committed=committed, fail_on_data_loss=False) == []
+    directory.parent.rename(f"{directory.parent}-unmounted")
+    with pytest.raises(DirectoryError, match="there is no such directory"):
+        offsets(split, read_committed=committed, fail_on_data_loss=False)
 
 
 def test_an_open_file_stays_readable(directory: Path) -> None:
@@ -171,22 +228,51 @@ def test_batches_larger_than_a_chunk_are_read(tmp_path: Path) -> None:
     assert offsets(split) == [0, 1, 2]
 
 
+OWN = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+#: Producer 7 aborts 2 to 5 and commits 8; producer 8's batch between is another's.
+TRANSACTIONS = [
+    batch(0),
+    batch(2, **OWN),
+    batch(3, **{**OWN, "producer_id": 8}),
+    batch(4, **OWN),
+    batch(5, **OWN, is_control=True),
+    batch(8, **OWN),
+]
+
+
+def txn_index(directory: Path, base_offset: int, *aborted: AbortedTxn) -> Path:
+    path = directory / f"{base_offset:020d}.txnindex"
+    path.write_bytes(TransactionIndex.encode(aborted))
+    return path
+
+
 def test_readers_of_committed_data_do_not_see_aborted_transactions(tmp_path: Path) -> None:
-    """Producer 7 aborts 2 to 5 and commits 8; producer 8's batch between is another's."""
-    own = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
-    other = {**own, "producer_id": 8}
-    log = [
-        batch(0),
-        batch(2, **own),
-        batch(3, **other),
-        batch(4, **own),
-        batch(5, **own, is_control=True),
-        batch(8, **own),
-    ]
-    write_log(tmp_path / "t-0", [log[:3], log[3:]])
-    index = TransactionIndex(RealFileSystem(), tmp_path / "t-0" / f"{4:020d}.txnindex", 4)
-    index.append(AbortedTxn(7, 2, 5, 3))
-    index.close()
+    write_log(tmp_path / "t-0", [TRANSACTIONS[:3], TRANSACTIONS[3:]])
+    txn_index(tmp_path / "t-0", 4, AbortedTxn(7, 2, 5, 3))
     (split,) = plan("t", 0, list_segments(tmp_path / "t-0"), 0, 9)
     assert offsets(split) == [0, 2, 3, 4, 8]
+    assert offsets(split, read_committed=True) == [0, 3, 8]
+
+
+def test_an_abort_that_moves_to_another_index_while_they_are_read_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Segments are joined behind the first one's index and before the second's."""
+    directory = tmp_path / "t-0"
+    write_log(directory, [TRANSACTIONS[:3], TRANSACTIONS[3:]])
+    old = txn_index(directory, 4, AbortedTxn(7, 2, 5, 3))
+    txn_index(directory, 0)
+    (split,) = plan("t", 0, list_segments(directory), 0, 9)
+    collect = TransactionIndex.collect
+
+    def joined(index: TransactionIndex, *bounds: int) -> TxnIndexSearchResult:
+        found = collect(index, *bounds)
+        if old.exists():
+            write_segment(directory, 0, TRANSACTIONS)
+            txn_index(directory, 0, AbortedTxn(7, 2, 5, 3))
+            for path in (old, segment(directory, 4)):
+                path.unlink()
+        return found
+
+    monkeypatch.setattr(TransactionIndex, "collect", joined)
     assert offsets(split, read_committed=True) == [0, 3, 8]

@@ -17,10 +17,24 @@ final class AbortedRanges {
 
     private final Map<Long, List<long[]>> ranges = new HashMap<>();
 
-    /** Those that concern [from, until): of the segments in which that lies, and of those behind it. */
+    /**
+     * Those that concern [from, until): of the segments in which that lies, and of those behind it. Files that are swapped
+     * meanwhile, or deleted, are looked for anew: what one of them said may stand in another by then.
+     */
     static AbortedRanges read(Path directory, long from, long until) throws IOException {
-        AbortedRanges found = new AbortedRanges();
         List<Segment> segments = Segment.list(directory);
+        while (true) {
+            AbortedRanges found = read(segments, from, until);
+            List<Segment> now = Segment.list(directory);
+            if (Segment.areSame(segments, now)) {
+                return found;
+            }
+            segments = now;
+        }
+    }
+
+    private static AbortedRanges read(List<Segment> segments, long from, long until) throws IOException {
+        AbortedRanges found = new AbortedRanges();
         for (Segment segment : segments.subList(Math.max(0, Segment.floor(segments, from)), segments.size())) {
             if (found.add(segment.file(".txnindex"), from, until)) {
                 break;

@@ -3,17 +3,17 @@ package tidelog.log;
 import java.io.Closeable;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
+import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
 
 /**
  * The whole batches of [from, until) as they lie in segment files, one after another, markers and aborted ones among them.
  *
- * <p>A file that is open stays readable when retention removes it or cleaning replaces it, and what it has is right: so each segment is
- * opened once and read to its end. For the next one the directory is looked at anew, by offset. Missing offsets there were taken by
- * retention or DeleteRecords: compaction leaves gaps between batches, never before the first segment.
+ * <p>A file that is open stays readable when retention removes it or cleaning replaces it, and what it has is right: so each
+ * segment is opened once and read to its end. For the next one the directory is looked at anew, by offset, before the file is
+ * closed: behind that its key may be another one's. Missing offsets there were taken by retention or DeleteRecords: compaction
+ * leaves gaps between batches, never before the first segment.
  */
 final class BatchStream implements Closeable {
     private static final int CHUNK_BYTES = 1 << 20;
@@ -32,9 +32,9 @@ final class BatchStream implements Closeable {
     private final Path directory;
     private final long until;
     private final ReadOptions options;
-    private final Set<Object> read = new HashSet<>();
     private Segment segment;
     private FileChannel file;
+    private boolean isRead; // to its end; it stays open until the next one is
     private long position; // in the file, of data[0]
     private boolean isGiven; // the present batch has been given, and counts as seen with the next step
     private int filled; // data[0:filled] is what the file has there
@@ -54,7 +54,7 @@ final class BatchStream implements Closeable {
             isGiven = false;
         }
         while (nextOffset < until) {
-            if (file == null && !openNext()) {
+            if ((file == null || isRead) && !openNext()) {
                 return false;
             }
             start = end;
@@ -90,7 +90,8 @@ final class BatchStream implements Closeable {
             if (Batch.baseOffset(data, start) < nextOffset) {
                 return false;
             }
-            throw new UnsupportedFormatException(segment.file(".log") + ": offset " + Batch.baseOffset(data, start) + " is of message format "
+            throw new UnsupportedFormatException(segment.file(".log") + ": offset " + Batch.baseOffset(data, start)
+                    + " is of message format "
                 + magic + ", which this reader does not have; read the topic with the source in Python, format(\"tidelog\")");
         }
         if (magic != 2 || end - start < Batch.OVERHEAD) {
@@ -138,20 +139,16 @@ final class BatchStream implements Closeable {
 
     private void endOfFile() throws IOException {
         if (filled - start < Long.BYTES || Batch.baseOffset(data, start) >= until) {
-            closeSegment(); // of the active segment, as far as it is written
+            isRead = true; // of the active segment, as far as it is written
         } else {
             damaged("a batch is cut off by the end of the file");
         }
     }
 
-    private void closeSegment() throws IOException {
-        read.add(segment.key());
-        file.close();
-        file = null;
-    }
-
-    /** Go on behind bytes at {@code start} that are no sound batch; CorruptLogException, unless they are to be skipped or are the room that
-     * an active segment has reserved. */
+    /**
+     * Go on behind bytes at {@code start} that are no sound batch; CorruptLogException, unless they are to be skipped or are the
+     * room that an active segment has reserved.
+     */
     private void damaged(String cause) throws IOException {
         long at = position + start;
         Damage found = Damage.at(file, at);
@@ -160,7 +157,8 @@ final class BatchStream implements Closeable {
             List<Segment> now = found.isZeros() ? Segment.list(directory) : List.of();
             if (now.isEmpty() || !now.get(now.size() - 1).key().equals(segment.key())) {
                 if (!options.skipCorrupt()) {
-                    throw new CorruptLogException(segment.file(".log") + ": damaged at byte " + at + ", behind offset " + (nextOffset - 1) + ": "
+                    throw new CorruptLogException(segment.file(".log") + ": damaged at byte " + at + ", behind offset "
+                            + (nextOffset - 1) + ": "
                         + cause + "; `tidelog log verify` says more; set corruptBatches to skip to leave out what is damaged");
                 }
                 skipped++;
@@ -174,18 +172,23 @@ final class BatchStream implements Closeable {
     /** Open the segment that holds `nextOffset` or what follows it now. False: that lies behind the range. */
     private boolean openNext() throws IOException {
         while (true) {
-            segment = nextSegment();
-            if (segment == null) {
+            Segment found = nextSegment();
+            if (found == null) {
                 return false;
             }
-            file = segment.open();
-            if (file == null) {
+            FileChannel opened = found.open();
+            if (opened == null) {
                 continue;
             }
+            close();
+            segment = found;
+            file = opened;
             // Behind the open: as long as the directory is that topic's, so was the file.
             if (isMadeAnew()) {
                 return false;
             }
+            isRead = false;
+            nextOffset = Math.max(nextOffset, segment.baseOffset()); // nothing lies between
             position = SparseIndex.startPosition(file, segment, nextOffset);
             start = end = filled = 0;
             return true;
@@ -193,22 +196,38 @@ final class BatchStream implements Closeable {
     }
 
     private Segment nextSegment() throws IOException {
-        List<Segment> segments = Segment.list(directory);
+        List<Segment> segments = isDeleted() ? List.of() : Segment.list(directory);
         int index = Segment.floor(segments, nextOffset);
         if (index < 0 && !segments.isEmpty() && options.failOnDataLoss()) {
             long gone = Math.min(segments.get(0).baseOffset(), until);
-            throw new DataLostException(partition + ": offsets " + nextOffset + " to " + (gone - 1) + " are gone: retention or DeleteRecords has "
-                + "taken them while they were to be read; set failOnDataLoss to false to go on without them", nextOffset, gone);
+            throw new DataLostException(partition + ": offsets " + nextOffset + " to " + (gone - 1)
+                    + " are gone: retention or DeleteRecords has "
+                + "taken them while they were to be read; set failOnDataLoss to false to go on without them");
         }
         for (Segment found : segments.subList(Math.max(index, 0), segments.size())) {
             if (found.baseOffset() >= until) {
                 return null;
             }
-            if (!read.contains(found.key())) {
+            if (file == null || !found.key().equals(segment.key())) {
                 return found;
             }
         }
         return null;
+    }
+
+    /**
+     * True if the partition is gone, and nobody minds. A log.dir that is not there either is one that this machine does not see.
+     */
+    private boolean isDeleted() throws IOException {
+        if (Files.isDirectory(directory) || !Files.isDirectory(directory.getParent())) {
+            return false;
+        }
+        if (options.failOnDataLoss()) {
+            throw new DataLostException(partition + ": the topic was deleted before offsets " + nextOffset + " to " + (until - 1)
+                    + " were read; set "
+                + "failOnDataLoss to false to go on without them");
+        }
+        return true;
     }
 
     private boolean isMadeAnew() throws IOException {
@@ -217,9 +236,10 @@ final class BatchStream implements Closeable {
             return false;
         }
         if (options.failOnDataLoss()) {
-            throw new DataLostException(partition + ": the topic was deleted and made anew (it had the id " + partition.topicId() + ", and has " + id
-                + ") before offsets " + nextOffset + " to " + (until - 1) + " were read; set failOnDataLoss to false to go on without them",
-                nextOffset, until);
+            throw new DataLostException(partition + ": the topic was deleted and made anew (it had the id " + partition.topicId()
+                    + ", and has " + id
+                + ") before offsets " + nextOffset + " to " + (until - 1)
+                + " were read; set failOnDataLoss to false to go on without them");
         }
         nextOffset = until;
         return true;

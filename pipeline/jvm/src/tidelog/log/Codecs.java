@@ -13,13 +13,15 @@ import com.github.luben.zstd.ZstdInputStreamNoFinalizer;
 import org.xerial.snappy.Snappy;
 
 /**
- * The four codecs, with bounded output, and with the verdicts of {@code protocol/records/compression.py}: nothing may lie behind the end
- * of a stream, and no memory is taken because of what the input merely claims. One thread; the result is overwritten by the next.
+ * The four codecs, with bounded output, and with the verdicts of {@code protocol/records/compression.py}: nothing may lie behind
+ * the end of a stream, and no memory is taken because of what the input merely claims. One thread; the result is overwritten by
+ * the next.
  */
 final class Codecs {
     /** Limit of a decompressed batch, as in Python. */
     private static final int MOST_BYTES = 128 << 20;
-    // A stream may have so many parts (gzip members, xerial headers and blocks, zstd frames), and one more for so many bytes that it holds.
+    // A stream may have so many parts (gzip members, xerial headers and blocks, zstd frames), and one more for so many bytes that
+    // it holds.
     private static final int FREE_PARTS = 1024;
     private static final int PART_BYTES = 512;
 
@@ -58,7 +60,8 @@ final class Codecs {
 
     private void beginPart(String codec) throws BrokenBatchException {
         if (++parts > FREE_PARTS + size / PART_BYTES) {
-            throw new BrokenBatchException("the first " + (parts - 1) + " parts of " + codec + " data hold " + size + " bytes: a batch may have "
+            throw new BrokenBatchException("the first " + (parts - 1) + " parts of " + codec + " data hold " + size
+                    + " bytes: a batch may have "
                 + FREE_PARTS + " parts, and one for each " + PART_BYTES + " bytes");
         }
     }
@@ -159,7 +162,7 @@ final class Codecs {
         return data[at] == 0x1f && data[at + 1] == (byte) 0x8b;
     }
 
-    // ---- snappy: one raw block, or xerial framing ------------------------------------------------------------------------------
+    // ---- snappy: one raw block, or xerial framing -----------------------------------------------------------------------------
 
     private void snappy(byte[] data, int start, int end) throws BrokenBatchException {
         if (!isXerial(data, start, end)) {
@@ -219,7 +222,7 @@ final class Codecs {
         }
     }
 
-    // ---- lz4: one frame ----------------------------------------------------------------------------------------------------------
+    // ---- lz4: one frame -------------------------------------------------------------------------------------------------------
 
     private void lz4(byte[] data, int start, int end) throws BrokenBatchException {
         Lz4Frame frame = new Lz4Frame(data, start, end);
@@ -230,7 +233,7 @@ final class Codecs {
         frame.end(out, size);
     }
 
-    // ---- zstd: one or more frames --------------------------------------------------------------------------------------------------
+    // ---- zstd: one or more frames ---------------------------------------------------------------------------------------------
 
     private void zstd(byte[] data, int start, int end) throws BrokenBatchException {
         int at = start;

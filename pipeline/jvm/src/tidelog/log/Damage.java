@@ -48,7 +48,8 @@ record Damage(long size, boolean isZeros) {
         return magic > 2 || size < SMALLEST[magic] || size > left ? -1 : size;
     }
 
-    private static long zeros(FileChannel file, long position) throws IOException {
+    /** Number of zero bytes from there on. */
+    static long zeros(FileChannel file, long position) throws IOException {
         byte[] chunk = new byte[CHUNK_BYTES];
         long count = 0;
         while (true) {

@@ -4,8 +4,8 @@ import java.io.IOException;
 import java.nio.channels.FileChannel;
 
 /**
- * Walks the headers of a file's whole batches, of all formats: reads chunks of some KiB and skips the bodies of large batches. Fields
- * of the present one are {@code Batch}'s, of {@code data} at {@code at}.
+ * Walks the headers of a file's whole batches, of all formats: reads chunks of some KiB and skips the bodies of large batches.
+ * Fields of the present one are {@code Batch}'s, of {@code data} at {@code at}.
  */
 final class Headers {
     private static final int CHUNK_BYTES = 8192;
@@ -31,7 +31,9 @@ final class Headers {
         this.chunkStart = position;
     }
 
-    /** Step to the next header; false where no whole batch follows. CorruptLogException: that can be none. */
+    /**
+     * Step to the next header; false where no whole batch follows, or zeros up to the end. CorruptLogException: that can be none.
+     */
     boolean next() throws IOException {
         position += size;
         size = 0;
@@ -54,7 +56,11 @@ final class Headers {
         }
         long claimed = Batch.size(data, at);
         if (magic > 2 || claimed < SMALLEST[magic]) {
-            throw new CorruptLogException(name + ": a batch of format " + magic + " and " + claimed + " bytes at " + position);
+            if (magic == 0 && claimed == Batch.LOG_OVERHEAD && Damage.zeros(file, position) >= end - position) {
+                return false; // room that an active segment has reserved
+            }
+            throw new CorruptLogException(name + ": a batch of format " + magic + " and " + claimed + " bytes at " + position
+                + "; `tidelog log verify` says more");
         }
         if (claimed > end - position || magic == 1 && left < SMALLEST[1]) {
             return false;

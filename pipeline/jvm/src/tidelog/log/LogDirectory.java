@@ -16,22 +16,28 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Properties;
+import java.util.Set;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 
 /**
  * Data directories of one daemon, read from outside while it runs or after: topics, bounds, splits. One thread at a time; blocks.
  *
- * <p>Bounds are those of the checkpoints, as in {@code pipeline/planning/log_directory.py}: the log start offset, the high watermark
- * of the last few seconds and, for readers of committed data, the last stable offset. A stream keeps one and looks again with each
- * trigger.
+ * <p>Bounds are those of the checkpoints, as in {@code pipeline/planning/log_directory.py}: the log start offset, the high
+ * watermark of the last few seconds and, for readers of committed data, the last stable offset. A stream keeps one and looks
+ * again with each trigger.
  */
 public final class LogDirectory {
+    /** Kafka keeps its own state in them; a pattern does not choose them, a name does. */
+    public static final Set<String> INTERNAL_TOPICS = Set.of("__consumer_offsets", "__transaction_state", "__share_group_state");
     private static final String STARTS = "log-start-offset-checkpoint";
     private static final String ENDS = "replication-offset-checkpoint";
     private static final Pattern LIVE = Pattern.compile("([a-zA-Z0-9._-]{1,249})-(0|[1-9]\\d{0,9})");
+    /** What a ledger has removed; a pass that is under way comes behind it, in one of its own. */
+    private static final Pattern REMOVED = Pattern.compile("\\{\"version\":1,[^{}]*\"removed\":\\{([^{}]*)\\}");
     private static final Pattern COUNT = Pattern.compile("\\d{1,19}");
 
     private final List<Path> paths;
@@ -85,9 +91,14 @@ public final class LogDirectory {
         }
         String version = properties.getProperty("version", "");
         String node = properties.getProperty(version.equals("0") ? "broker.id" : "node.id", "");
-        if (!version.matches("[01]") || !node.matches("[0-9]{1,10}") || !properties.getProperty("cluster.id", "").matches("\\S{1,255}")) {
+        if (!version.matches("[01]") || !node.matches("[0-9]{1,10}")
+                || !properties.getProperty("cluster.id", "").matches("\\S{1,255}")) {
             throw new LogException(path + ": has no version 0 or 1, node and cluster; was it written by a newer daemon?");
         }
+    }
+
+    private String listed() {
+        return paths.stream().map(Path::toString).collect(Collectors.joining(", "));
     }
 
     /** All topics in order, internal ones too; looks anew. */
@@ -103,7 +114,10 @@ public final class LogDirectory {
         for (String topic : topics) {
             SortedMap<Integer, Path> numbers = homes.get(topic);
             if (numbers == null) {
-                throw new LogException(paths + ": no topic " + topic + " here; there are " + homes.keySet());
+                String there = homes.keySet().stream().filter(name ->
+                        !INTERNAL_TOPICS.contains(name)).collect(Collectors.joining(", "));
+                throw new LogException(listed() + ": no topic " + topic + " here; there are "
+                        + (there.isEmpty() ? "none" : there));
             }
             String id = "";
             for (Path directory : numbers.values()) {
@@ -134,8 +148,8 @@ public final class LogDirectory {
             String name = partition.topic() + " " + partition.number();
             long first = segments.isEmpty() ? 0 : segments.get(0).baseOffset();
             long start = Math.max(first, starts.get(home) == null ? first : starts.get(home).getOrDefault(name, first));
-            // A log of which nothing has been said yet is new, and its daemon has not come to a checkpoint since. Without a checkpoint
-            // it is somebody's copy of partitions.
+            // A log of which nothing has been said yet is new, and its daemon has not come to a checkpoint since. Without a
+            // checkpoint it is somebody's copy of partitions.
             long end = ends.get(home) == null ? logEnd(segments) : ends.get(home).getOrDefault(name, start);
             if (readCommitted) {
                 end = Math.min(end, scans.computeIfAbsent(partition, any -> new OpenTransactions()).firstOpen(segments, end));
@@ -151,17 +165,18 @@ public final class LogDirectory {
         }
         Segment last = segments.get(segments.size() - 1);
         long end = last.baseOffset();
-        try (Segment.Opened opened = last.openNow()) {
-            if (opened == null) {
+        try (FileChannel file = last.openNow()) {
+            if (file == null) {
                 throw new LogException(last.file(".log") + ": was taken at this moment; try again");
             }
-            long position = SparseIndex.startPosition(opened.file(), last, Long.MAX_VALUE);
-            Headers headers = new Headers(opened.file(), last.file(".log").toString(), position);
+            long position = SparseIndex.startPosition(file, last, Long.MAX_VALUE);
+            Headers headers = new Headers(file, last.file(".log").toString(), position);
             while (headers.next()) {
                 end = Batch.lastOffset(headers.data, headers.at) + 1;
             }
         } catch (CorruptLogException error) {
-            throw new LogException(last.file(".log") + ": is damaged, and there is no " + ENDS + " to say where it ends; `tidelog log verify` says "
+            throw new LogException(last.file(".log") + ": is damaged, and there is no " + ENDS
+                    + " to say where it ends; `tidelog log verify` says "
                 + "more");
         }
         return end;
@@ -194,7 +209,8 @@ public final class LogDirectory {
             }
             for (String line : List.of(lines).subList(2, lines.length)) {
                 String[] fields = line.split(" ", -1);
-                if (fields.length != 3 || fields[0].isEmpty() || !COUNT.matcher(fields[1]).matches() || !COUNT.matcher(fields[2]).matches()) {
+                if (fields.length != 3 || fields[0].isEmpty() || !COUNT.matcher(fields[1]).matches()
+                        || !COUNT.matcher(fields[2]).matches()) {
                     throw damaged(path, line + " is not `topic partition offset`");
                 }
                 found.put(fields[0] + " " + Integer.parseInt(fields[1]), Long.parseLong(fields[2]));
@@ -210,7 +226,8 @@ public final class LogDirectory {
     }
 
     /**
-     * Offset of the first record with a timestamp (ms) at or above that one; empty: there is none. Markers count, as for Kafka's clients.
+     * Offset of the first record with a timestamp (ms) at or above that one; empty: there is none. Markers count, as for Kafka's
+     * clients.
      *
      * @param bounds as of uncommitted reads, whatever the isolation
      */
@@ -222,15 +239,16 @@ public final class LogDirectory {
             if (following <= bounds.start() || segment.baseOffset() >= bounds.end()) {
                 continue;
             }
-            try (Segment.Opened opened = segment.openNow()) {
-                if (opened == null) {
+            try (FileChannel file = segment.openNow()) {
+                if (file == null) {
                     continue;
                 }
-                FileChannel file = opened.file();
-                long position = Math.max(SparseIndex.startPosition(file, segment, bounds.start()), SparseIndex.behind(file, segment, timestamp));
+                long position = Math.max(SparseIndex.startPosition(file, segment, bounds.start()),
+                        SparseIndex.behind(file, segment, timestamp));
                 Headers headers = new Headers(file, segment.file(".log").toString(), position);
                 while (headers.next() && Batch.baseOffset(headers.data, headers.at) < bounds.end()) {
-                    if (Batch.maxTimestamp(headers.data, headers.at) < timestamp || Batch.lastOffset(headers.data, headers.at) < bounds.start()) {
+                    if (Batch.maxTimestamp(headers.data, headers.at) < timestamp
+                            || Batch.lastOffset(headers.data, headers.at) < bounds.start()) {
                         continue;
                     }
                     long found = RecordReader.firstAt(file, segment, headers, timestamp, bounds.start());
@@ -243,28 +261,51 @@ public final class LogDirectory {
         return OptionalLong.empty();
     }
 
-    /** Splits of about the bytes that suit all ranges together; each lies within one of the ranges, which have one partition each. */
+    /**
+     * Splits of about the bytes that suit all ranges together; each lies within one of the ranges, which have one partition each.
+     */
     public List<Split> splits(Collection<Split> ranges, SplitSize size) throws IOException {
         Map<Split, List<Segment>> parts = new LinkedHashMap<>();
         long total = 0;
         for (Split range : ranges) {
             if (range.from() < range.until()) {
-                List<Segment> segments = Segment.touched(lists.segments(Path.of(range.partition().directory())), range.from(), range.until());
+                List<Segment> segments =
+                        Segment.touched(lists.segments(Path.of(range.partition().directory())), range.from(), range.until());
                 parts.put(range, segments);
-                total += Planner.estimate(segments, range);
+                total += SplitPlan.estimate(segments, range);
             }
         }
         List<Split> found = new ArrayList<>();
         for (Map.Entry<Split, List<Segment>> part : parts.entrySet()) {
-            found.addAll(Planner.plan(part.getKey(), part.getValue(), size.bytesFor(total)));
+            found.addAll(SplitPlan.plan(part.getKey(), part.getValue(), size.bytesFor(total)));
         }
         return found;
     }
 
-    /** Words for what has taken the offsets below the log's start: "DeleteRecords has taken". */
+    /** Words for what has taken the offsets below the log's start: "DeleteRecords has taken", from the daemon's ledger. */
     public String whyGone(Partition partition, long start) throws IOException {
         List<Segment> segments = lists.segments(Path.of(partition.directory()));
-        // A log start inside a segment can only come from DeleteRecords.
-        return segments.isEmpty() || segments.get(0).baseOffset() >= start ? "retention or DeleteRecords has taken" : "DeleteRecords has taken";
+        if (!segments.isEmpty() && segments.get(0).baseOffset() < start) {
+            return "DeleteRecords has taken"; // nothing else leaves a log start inside a segment
+        }
+        boolean isRetention = hasRemoved(partition, "retention");
+        boolean isDeleteRecords = hasRemoved(partition, "delete-records");
+        return (isRetention == isDeleteRecords ? "retention or DeleteRecords" : isRetention ? "retention" : "DeleteRecords")
+                + " has taken";
+    }
+
+    /**
+     * True if the ledger (storage/ledger/ledger.py) has offsets that this cause took; false too where it is missing or of another
+     * version.
+     */
+    private static boolean hasRemoved(Partition partition, String cause) throws IOException {
+        String text;
+        try {
+            text = Files.readString(Path.of(partition.directory(), "tidelog-ledger.json"));
+        } catch (NoSuchFileException | CharacterCodingException error) {
+            return false;
+        }
+        Matcher removed = REMOVED.matcher(text);
+        return removed.lookingAt() && removed.group(1).matches(".*\"" + cause + "\":[1-9].*");
     }
 }

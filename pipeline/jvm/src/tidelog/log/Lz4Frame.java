@@ -7,8 +7,8 @@ import net.jpountz.xxhash.XXHash32;
 import net.jpountz.xxhash.XXHashFactory;
 
 /**
- * One LZ4 frame, block by block. lz4-java's own stream does not know blocks that refer to those before them, which liblz4 and so the
- * reader in Python decompress; and it takes any number of frames.
+ * One LZ4 frame, block by block. lz4-java's own stream does not know blocks that refer to those before them, which liblz4 and so
+ * the reader in Python decompress; and it takes any number of frames.
  */
 final class Lz4Frame {
     private static final LZ4SafeDecompressor DECOMPRESSOR = LZ4Factory.fastestInstance().safeDecompressor();
@@ -78,7 +78,9 @@ final class Lz4Frame {
         return isPlain ? block : Math.min(largestBlock, MOST_RATIO * block);
     }
 
-    /** Decompress the block to out[size:], which has room for the most that it can give, behind those before it; returns its size. */
+    /**
+     * Decompress the block to out[size:], which has room for the most that it can give, behind those before it; returns its size.
+     */
     int decompress(byte[] out, int size) throws BrokenBatchException {
         if (hasBlockSum && HASH.hash(data, at, block, 0) != Codecs.little32(data, at + block)) {
             throw broken("a block's checksum is wrong");

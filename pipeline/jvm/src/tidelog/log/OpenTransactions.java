@@ -2,6 +2,7 @@ package tidelog.log;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.util.Collections;
@@ -11,28 +12,33 @@ import java.util.Map;
 import java.util.zip.CRC32C;
 
 /**
- * The oldest transaction that is open in a partition's files: committed data ends before it. The newest producer snapshot at or below
- * the wanted end says which were open there, the headers of the batches behind it what became of them. A stream asks with each
- * trigger, so a scan remembers how far it has come, and reads each header once.
+ * The oldest transaction that is open in a partition's files: committed data ends before it. The newest producer snapshot at or
+ * below the wanted end says which were open there, the headers of the batches behind it what became of them. A stream asks with
+ * each trigger, so a scan remembers how far it has come, and reads each header once. It goes on in the file that has the
+ * last one where it was; another one may have the name, and the key, of a file that is gone.
  */
 final class OpenTransactions {
-    // int16 version, uint32 CRC-32C of what follows it, int32 count; then entries, whose last int64 is a transaction's first offset
+    // int16 version, uint32 CRC-32C of what follows it, int32 count; then entries, whose last int64 is a transaction's first
+    // offset
     private static final int SNAPSHOT_HEADER = 10;
     private static final int SNAPSHOT_ENTRY = 46;
 
-    private Object key = "";
-    private long position;
+    private long baseOffset = -1; // of the segment that was read last
+    private long position = -1; // of the last batch that was read there; -1: none was
+    private long batchOffset;
+    private long batchSize;
+    private long nextOffset; // behind it
     private long end = -1;
     private Map<Long, Long> open = new HashMap<>();
 
     /** First offset of the oldest transaction that is open at {@code wanted}; {@code wanted} when none is. */
     long firstOpen(List<Segment> segments, long wanted) throws IOException {
         int at = 0;
-        while (at < segments.size() && !segments.get(at).key().equals(key)) {
+        while (at < segments.size() && segments.get(at).baseOffset() != baseOffset) {
             at++;
         }
         if (at == segments.size() || wanted < end || !goOn(segments.subList(at, segments.size()), wanted)) {
-            key = "";
+            baseOffset = -1;
             open = new HashMap<>();
             goOn(segments.subList(fromSnapshot(segments, wanted), segments.size()), wanted);
         }
@@ -81,28 +87,32 @@ final class OpenTransactions {
     /** Read headers up to {@code wanted}. False: what was read before is not what the file has now. */
     private boolean goOn(List<Segment> segments, long wanted) throws IOException {
         for (Segment segment : segments) {
-            if (segment.baseOffset() >= wanted) {
+            if (segment.baseOffset() >= wanted || segment.baseOffset() == baseOffset && nextOffset >= wanted) {
                 return true;
             }
-            try (Segment.Opened opened = segment.openNow()) {
-                if (opened == null) {
+            try (FileChannel file = segment.openNow()) {
+                if (file == null) {
                     continue;
                 }
-                if (!opened.key().equals(key)) {
-                    if (segment.key().equals(key)) {
-                        return false; // cleaning has replaced it since it was listed
-                    }
-                    key = opened.key();
-                    position = 0;
+                if (segment.baseOffset() != baseOffset) {
+                    baseOffset = segment.baseOffset();
+                    position = -1;
+                    nextOffset = baseOffset;
                 }
-                Headers headers = new Headers(opened.file(), segment.file(".log").toString(), position);
+                Headers headers = new Headers(file, segment.file(".log").toString(), Math.max(position, 0));
+                if (position >= 0 && !isWhereItWas(headers)) {
+                    return false;
+                }
                 while (headers.next()) {
                     byte[] data = headers.data;
                     int at = headers.at;
                     if (Batch.baseOffset(data, at) >= wanted) {
                         return true;
                     }
-                    position = headers.position + headers.size;
+                    position = headers.position;
+                    batchOffset = Batch.baseOffset(data, at);
+                    batchSize = headers.size;
+                    nextOffset = Batch.lastOffset(data, at) + 1;
                     if (Batch.magic(data, at) < 2 || !Batch.isTransactional(data, at)) {
                         continue;
                     }
@@ -115,5 +125,14 @@ final class OpenTransactions {
             }
         }
         return true;
+    }
+
+    /** Step to the last batch that was read. False: it is not there, so that it was another file, whatever its key. */
+    private boolean isWhereItWas(Headers headers) throws IOException {
+        try {
+            return headers.next() && Batch.baseOffset(headers.data, headers.at) == batchOffset && headers.size == batchSize;
+        } catch (CorruptLogException error) {
+            return false;
+        }
     }
 }

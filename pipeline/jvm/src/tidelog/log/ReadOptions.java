@@ -10,6 +10,7 @@ import java.io.Serializable;
  * @param skipCorrupt {@code corruptBatches=skip}
  * @param checkCrc {@code checkCrcs}
  */
-public record ReadOptions(boolean readCommitted, boolean failOnDataLoss, boolean skipCorrupt, boolean checkCrc) implements Serializable {
+public record ReadOptions(boolean readCommitted, boolean failOnDataLoss, boolean skipCorrupt,
+        boolean checkCrc) implements Serializable {
     public static final ReadOptions DEFAULT = new ReadOptions(false, true, false, true);
 }

@@ -3,11 +3,12 @@ package tidelog.log;
 import java.io.Closeable;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
+import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * Iterates over the records of a partition's offsets [from, until) in order, from its segment files, whatever their daemon does to
- * them meanwhile. One thread; blocks; holds one file open.
+ * Iterates over the records of a partition's offsets [from, until) in order, from its segment files, whatever their daemon does
+ * to them meanwhile. One thread; blocks; holds one file open.
  *
  * <pre>
  * try (var records = new RecordReader(partition, from, until, wanted, Filter.ALL, options)) {
@@ -17,9 +18,9 @@ import java.nio.file.Path;
  * }
  * </pre>
  *
- * <p>Transaction markers are no records. What is not wanted is not copied: a value is walked over, a batch whose timestamps are outside
- * of the filter is left out by its header behind its checksum, and where the header says all that is wanted, its records are neither
- * decompressed nor walked.
+ * <p>Transaction markers are no records. What is not wanted is not copied: a value is walked over, a batch whose timestamps are
+ * outside of the filter is left out by its header behind its checksum, and where the header says all that is wanted, its records
+ * are neither decompressed nor walked.
  */
 public final class RecordReader implements Closeable {
     private final ReadOptions options;
@@ -67,7 +68,7 @@ public final class RecordReader implements Closeable {
     /** Step to the next batch of which something is wanted. */
     private boolean nextBatch() throws IOException {
         if (aborted == null) {
-            aborted = options.readCommitted() && from < until
+            aborted = options.readCommitted() && from < until && Files.isDirectory(Path.of(partition.directory()))
                 ? AbortedRanges.read(Path.of(partition.directory()), from, until) : new AbortedRanges();
         }
         records.drop();
@@ -75,7 +76,8 @@ public final class RecordReader implements Closeable {
             byte[] data = batches.data;
             int start = batches.start;
             boolean isLeftOut = Batch.isControl(data, start)
-                || Batch.isTransactional(data, start) && aborted.has(Batch.producerId(data, start), Batch.baseOffset(data, start));
+                || Batch.isTransactional(data, start)
+                && aborted.has(Batch.producerId(data, start), Batch.baseOffset(data, start));
             try {
                 if (!isLeftOut && records.begin(data, start, batches.end)) {
                     return true;
@@ -157,13 +159,14 @@ public final class RecordReader implements Closeable {
     }
 
     /**
-     * Offset of the first record with that timestamp (ms) or a later one, at or above {@code from}, of the batch of the present header; −1: it
-     * has none. CorruptLogException, UnsupportedFormatException.
+     * Offset of the first record with that timestamp (ms) or a later one, at or above {@code from}, of the batch of the present
+     * header; −1: it has none. CorruptLogException, UnsupportedFormatException.
      */
     static long firstAt(FileChannel file, Segment segment, Headers headers, long timestamp, long from) throws IOException {
         if (Batch.magic(headers.data, headers.at) < 2) {
             if (Batch.isWrapper(headers.data, headers.at)) {
-                throw new UnsupportedFormatException(segment.file(".log") + ": messages of format 0 or 1 have to be opened, which this reader does "
+                throw new UnsupportedFormatException(segment.file(".log")
+                        + ": messages of format 0 or 1 have to be opened, which this reader does "
                     + "not; read the topic with the source in Python, format(\"tidelog\")");
             }
             return Batch.baseOffset(headers.data, headers.at);
@@ -172,12 +175,13 @@ public final class RecordReader implements Closeable {
         if (Segment.read(file, headers.position, batch, 0, batch.length) < batch.length) {
             return -1; // truncation has cut it off since its header was read
         }
-        Records records = new Records(from, Long.MAX_VALUE, new Columns(false, false, false, true), new Filter(timestamp, Long.MAX_VALUE),
+        Records records = new Records(from, Long.MAX_VALUE, new Columns(false, false, false, true),
+                new Filter(timestamp, Long.MAX_VALUE),
             new ReadOptions(false, true, false, false));
         try {
             return records.begin(batch, 0, batch.length) && records.next() ? records.offset : -1;
         } catch (BrokenBatchException error) {
-            throw new CorruptLogException(segment.file(".log") + ": " + error.getMessage());
+            throw new CorruptLogException(segment.file(".log") + ": " + error.getMessage() + "; `tidelog log verify` says more");
         }
     }
 

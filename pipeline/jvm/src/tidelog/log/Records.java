@@ -19,7 +19,8 @@ final class Records {
     private final long until;
     private final Codecs codecs = new Codecs();
 
-    // The present batch: records that are left to walk in buffer[at:end], or offsets [offset + 1, lastByHeader] that are left of its header.
+    // The present batch: records that are left to walk in buffer[at:end], or offsets [offset + 1, lastByHeader] that are left of
+    // its header.
     byte[] buffer = new byte[0];
     private int at;
     private int end;
@@ -149,7 +150,10 @@ final class Records {
         return true;
     }
 
-    /** True if the header says all that is wanted of the batch's records: offsets without gaps, and one timestamp or none asked for. */
+    /**
+     * True if the header says all that is wanted of the batch's records: offsets without gaps, and one timestamp or none asked
+     * for.
+     */
     private boolean isInHeader(byte[] data, int start, int count) {
         if (wanted.keys() || wanted.values() || wanted.headers() || Batch.lastOffsetDelta(data, start) != count - 1
             || baseOffset > Long.MAX_VALUE - count) {
@@ -159,7 +163,9 @@ final class Records {
             || !wanted.timestamps() && filter.minTimestamp() == Long.MIN_VALUE && filter.maxTimestamp() == Long.MAX_VALUE;
     }
 
-    /** Walk over the next record of the batch; false: it is not wanted. Every record is walked to the batch's end, for its checks. */
+    /**
+     * Walk over the next record of the batch; false: it is not wanted. Every record is walked to the batch's end, for its checks.
+     */
     private boolean step() throws BrokenBatchException {
         int length = varint(end);
         if (length <= 0 || length > end - at) {

@@ -1,6 +1,5 @@
 package tidelog.log;
 
-import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
@@ -24,7 +23,7 @@ import java.util.regex.Pattern;
  * @param size in bytes; the active one grows
  */
 record Segment(Path directory, long baseOffset, Object key, long size) {
-    private static final Pattern LOG = Pattern.compile("(\\d{20})\\.log(\\.cleaned|\\.swap|\\.deleted)?");
+    private static final Pattern FILE = Pattern.compile("(\\d{20})(\\.log|\\.txnindex)(\\.cleaned|\\.swap|\\.deleted)?");
     // A swap takes milliseconds. A daemon that has not ended it by then has crashed in it.
     private static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(10);
     private static final long PAUSE_MS = 20;
@@ -36,9 +35,10 @@ record Segment(Path directory, long baseOffset, Object key, long size) {
     }
 
     /**
-     * The partition's segments in order of their offsets. The daemon may roll, delete and swap at any moment, and between the renames
-     * of a swap offsets can be in no {@code .log} file at all: so a listing counts when a second one shows the same files and none of
-     * them is in mid-swap. LogException: no such directory, or a swap does not end.
+     * The partition's segments in order of their offsets. The daemon may roll, delete and swap at any moment, and between the
+     * renames of a swap offsets can be in no {@code .log} file at all, and then the new files have no {@code .txnindex}: so a
+     * listing counts when a second one shows the same files and none of either kind is in mid-swap. LogException: no such
+     * directory, or a swap does not end.
      */
     static List<Segment> list(Path directory) throws IOException {
         long begin = System.nanoTime();
@@ -51,7 +51,8 @@ record Segment(Path directory, long baseOffset, Object key, long size) {
             before = found;
             if (found == null) {
                 if (System.nanoTime() - begin > PATIENCE_NS) {
-                    throw new LogException(directory + ": segments are in the middle of a swap, and no daemon ends it; start the daemon "
+                    throw new LogException(directory
+                            + ": segments are in the middle of a swap, and no daemon ends it; start the daemon "
                         + "on this directory once, which recovers it");
                 }
                 try {
@@ -64,7 +65,7 @@ record Segment(Path directory, long baseOffset, Object key, long size) {
         }
     }
 
-    private static boolean areSame(List<Segment> a, List<Segment> b) {
+    static boolean areSame(List<Segment> a, List<Segment> b) {
         if (a.size() != b.size()) {
             return false;
         }
@@ -79,16 +80,16 @@ record Segment(Path directory, long baseOffset, Object key, long size) {
     /** Null: the directory is changing at this moment. */
     private static List<Segment> look(Path directory) throws IOException {
         List<Segment> found = new ArrayList<>();
-        try (var entries = Files.newDirectoryStream(directory, "*.log*")) {
+        try (var entries = Files.newDirectoryStream(directory, "*.{log,txnindex}*")) {
             for (Path entry : entries) {
-                Matcher name = LOG.matcher(entry.getFileName().toString());
+                Matcher name = FILE.matcher(entry.getFileName().toString());
                 if (!name.matches()) {
                     continue;
                 }
-                if (".swap".equals(name.group(2))) {
+                if (".swap".equals(name.group(3))) {
                     return null;
                 }
-                if (name.group(2) == null) {
+                if (name.group(2).equals(".log") && name.group(3) == null) {
                     var status = Files.readAttributes(entry, BasicFileAttributes.class);
                     found.add(new Segment(directory, Long.parseLong(name.group(1)), status.fileKey(), status.size()));
                 }
@@ -120,10 +121,13 @@ record Segment(Path directory, long baseOffset, Object key, long size) {
         return low - 1;
     }
 
-    /** Segments in which [from, until) lies, or what is left of it. */
+    /**
+     * Segments in which [from, until) lies, or what is left of it; the first one, whose reader tells it, if that is nothing any
+     * more.
+     */
     static List<Segment> touched(List<Segment> segments, long from, long until) {
         int low = Math.max(0, floor(segments, from));
-        return segments.subList(low, Math.max(low, floor(segments, until - 1) + 1));
+        return segments.subList(low, Math.min(Math.max(low, floor(segments, until - 1)) + 1, segments.size()));
     }
 
     /** Open the file; null if it is no longer the one that was listed. */
@@ -147,27 +151,12 @@ record Segment(Path directory, long baseOffset, Object key, long size) {
         return null;
     }
 
-    /** Open whatever file has the segment's name now, with its key; null: none has. */
-    Opened openNow() throws IOException {
-        while (true) {
-            Segment now;
-            try {
-                now = new Segment(directory, baseOffset, keyNow(), size);
-            } catch (NoSuchFileException error) {
-                return null; // retention has taken it since it was listed
-            }
-            FileChannel file = now.open();
-            if (file != null) {
-                return new Opened(file, now.key);
-            }
-        }
-    }
-
-    /** An open file, and whose it is. */
-    record Opened(FileChannel file, Object key) implements Closeable {
-        @Override
-        public void close() throws IOException {
-            file.close();
+    /** Open whatever file has the segment's name now; null: none has, since retention has taken it. */
+    FileChannel openNow() throws IOException {
+        try {
+            return FileChannel.open(file(".log"), StandardOpenOption.READ);
+        } catch (NoSuchFileException error) {
+            return null;
         }
     }
 

@@ -11,12 +11,12 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Listings of partitions, kept for as long as their directories do not change: a stream looks with each trigger. An unchanged directory
- * costs two stats, its own and that of its last segment, which grows. One thread.
+ * Listings of partitions, kept for as long as their directories do not change: a stream looks with each trigger. An unchanged
+ * directory costs two stats, its own and that of its last segment, which grows. One thread.
  */
 final class SegmentLists {
-    // A directory's time of change has ticks (2 s on FAT, some ms elsewhere). One that lies further back than this stands for what was
-    // listed since: whatever changes now gets a later one.
+    // A directory's time of change has ticks (2 s on FAT, some ms elsewhere). One that lies further back than this stands for
+    // what was listed since: whatever changes now gets a later one.
     private static final long SETTLED_MS = 3000;
 
     private final Map<Path, Kept> kept = new HashMap<>();

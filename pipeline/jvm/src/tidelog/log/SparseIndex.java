@@ -7,14 +7,17 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
 /**
- * An index file of a segment, bisected where it lies, a page at a time. It is not mapped into memory: its daemon cuts the reserved
- * room off when it rolls the segment, and touching a page that a file has no more is a fault.
+ * An index file of a segment, bisected where it lies, a page at a time. It is not mapped into memory: its daemon cuts the
+ * reserved room off when it rolls the segment, and touching a page that a file has no more is a fault.
  *
- * <p>An index may be missing, end in zeros, be behind its file, or be that of a file which cleaning has just replaced: what it says is
- * to be held against the batch that it names.
+ * <p>An index may be missing, end in zeros, be behind its file, or be that of a file which cleaning has just replaced: what it
+ * says is to be held against the batch that it names.
  */
 final class SparseIndex implements Closeable {
-    /** Sizes of entries: {@code .index} has int32 relative offset and int32 position, {@code .timeindex} int64 ms and int32 offset. */
+    /**
+     * Sizes of entries: {@code .index} has int32 relative offset and int32 position, {@code .timeindex} int64 ms and int32
+     * offset.
+     */
     static final int OFFSET_ENTRY = 8;
     static final int TIME_ENTRY = 12;
 

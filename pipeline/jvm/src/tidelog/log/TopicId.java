@@ -8,7 +8,10 @@ import java.util.Base64;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Reads {@code partition.metadata}, which says of which topic a partition's directory is, by id; Kafka before 2.8 does not write it. */
+/**
+ * Reads {@code partition.metadata}, which says of which topic a partition's directory is, by id; Kafka before 2.8 does not write
+ * it.
+ */
 final class TopicId {
     private static final Pattern CONTENT = Pattern.compile("version:\\s+[0-9]{1,5}\\r?\\ntopic_id:\\s+([A-Za-z0-9_-]{22})\\s*");
     private static final String ZERO = "A".repeat(22);
@@ -28,10 +31,14 @@ final class TopicId {
         }
         // 22 characters hold 132 bits, of which the last four must be 0.
         if (!content.matches() || content.group(1).equals(ZERO)
-            || !Base64.getUrlEncoder().withoutPadding().encodeToString(Base64.getUrlDecoder().decode(content.group(1))).equals(content.group(1))) {
+            || !encoded(Base64.getUrlDecoder().decode(content.group(1))).equals(content.group(1))) {
             throw new LogException(path + ": not `version: N` and `topic_id: ID` on two lines");
         }
         return content.group(1);
+    }
+
+    private static String encoded(byte[] id) {
+        return Base64.getUrlEncoder().withoutPadding().encodeToString(id);
     }
 
     /** As {@code read}; empty where the file is damaged or the directory is on its way out. */

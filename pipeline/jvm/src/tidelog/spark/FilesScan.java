@@ -3,7 +3,9 @@ package tidelog.spark;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
+import java.nio.file.AccessDeniedException;
 import java.nio.file.FileStore;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.LinkedHashSet;
@@ -26,7 +28,8 @@ import tidelog.log.Split;
  */
 record FilesScan(String name, Options options, StructType schema, Narrowed narrowed, boolean counts) implements Scan, Batch {
     /** File systems that more than one machine sees: no machine is nearer to them. */
-    private static final Set<String> SHARED = Set.of("nfs", "nfs4", "cifs", "smb3", "smb2", "9p", "ceph", "lustre", "glusterfs", "beegfs", "gpfs", "afs");
+    private static final Set<String> SHARED =
+            Set.of("nfs", "nfs4", "cifs", "smb3", "smb2", "9p", "ceph", "lustre", "glusterfs", "beegfs", "gpfs", "afs");
 
     /** What a task reads. */
     record Task(Split split, String[] hosts) implements InputPartition {
@@ -48,8 +51,16 @@ record FilesScan(String name, Options options, StructType schema, Narrowed narro
         try {
             return reading.get();
         } catch (IOException error) {
-            throw new UncheckedIOException(error.getMessage(), error);
+            throw new UncheckedIOException(told(error), error);
         }
+    }
+
+    /** The JDK names the file alone where it takes the class for reason enough. */
+    private static String told(IOException error) {
+        return error instanceof AccessDeniedException ? error.getMessage() + ": this process may not read it"
+                : error instanceof FileSystemException file && file.getReason() == null ? file.getMessage() + ": "
+                + error.getClass().getSimpleName()
+                : error.getMessage();
     }
 
     @Override
@@ -81,7 +92,12 @@ record FilesScan(String name, Options options, StructType schema, Narrowed narro
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
         options.checkStream();
-        return unchecked(() -> new FilesStream(this, planner(), System::nanoTime));
+        return unchecked(() -> {
+            // By which Spark writes the checkpoint: with the session's settings of file systems.
+            var session = (org.apache.spark.sql.classic.SparkSession) SparkSession.active();
+            FirstOffset first = new FirstOffset(checkpointLocation, session.sessionState().newHadoopConf());
+            return new FilesStream(this, planner(), first, System::nanoTime);
+        });
     }
 
     @Override
@@ -105,7 +121,9 @@ record FilesScan(String name, Options options, StructType schema, Narrowed narro
         return new Planner(options, SparkSession.active().sparkContext().defaultParallelism());
     }
 
-    /** The driver's machine, which sees the files, if they are on its own disks. Spark passes over a host that has no executor. */
+    /**
+     * The driver's machine, which sees the files, if they are on its own disks. Spark passes over a host that has no executor.
+     */
     private String[] hosts() {
         try {
             for (String path : options.paths()) {

@@ -18,7 +18,8 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /** Takes from Spark's optimizer what need not be read. The driver's, for one query. */
-final class FilesScanBuilder implements ScanBuilder, SupportsPushDownV2Filters, SupportsPushDownRequiredColumns, SupportsPushDownAggregates {
+final class FilesScanBuilder implements ScanBuilder, SupportsPushDownV2Filters, SupportsPushDownRequiredColumns,
+        SupportsPushDownAggregates {
     /** Begins the names of counts, and of no column. */
     static final String COUNT = "count ";
     /** The same in all rows of a split, so that each split can count for itself. */
@@ -75,7 +76,8 @@ final class FilesScanBuilder implements ScanBuilder, SupportsPushDownV2Filters, 
     }
 
     private static boolean isCountOfRows(AggregateFunc function) {
-        return function instanceof CountStar || function instanceof Count count && !count.isDistinct() && count.column() instanceof NamedReference
+        return function instanceof CountStar || function instanceof Count count && !count.isDistinct()
+                && count.column() instanceof NamedReference
                 && Narrowed.isNeverNull(Narrowed.column(count.column()));
     }
 

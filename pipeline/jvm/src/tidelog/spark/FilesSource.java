@@ -1,7 +1,9 @@
 package tidelog.spark;
 
+import java.net.URI;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -20,8 +22,9 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * {@code format("tidelog-files")}: topics as tables and streams, read from log directories by Spark's own processes. Rows, columns and options are those of
- * {@code format("tidelog")} over files (pipeline/source.py), as far as this source goes. Made by Spark through META-INF/services.
+ * {@code format("tidelog-files")}: topics as tables and streams, read from log directories by Spark's own processes. Rows,
+ * columns and options are those of {@code format("tidelog")} over files (pipeline/source.py), as far as this source goes. Made by
+ * Spark through META-INF/services.
  */
 public final class FilesSource implements TableProvider, DataSourceRegister {
     static final String NAME = "tidelog-files";
@@ -32,6 +35,10 @@ public final class FilesSource implements TableProvider, DataSourceRegister {
             .add("partition", DataTypes.IntegerType).add("offset", DataTypes.LongType).add("timestamp", DataTypes.TimestampType)
             .add("timestampType", DataTypes.IntegerType).add("headers", new ArrayType(HEADER, true));
 
+    /** Properties of a table of Spark's catalog that are nobody's options. */
+    private static final Set<String> OF_THE_CATALOG = Set.of(
+            "provider", "owner", "comment", "collation", "external", "is_managed_location", "location");
+
     @Override
     public String shortName() {
         return NAME;
@@ -39,7 +46,7 @@ public final class FilesSource implements TableProvider, DataSourceRegister {
 
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap given) {
-        Options options = Options.parse(given.asCaseSensitiveMap());
+        Options options = Options.parse(given(given.asCaseSensitiveMap()));
         if (options.columns().isEmpty()) {
             StructField[] fields = SCHEMA.fields();
             return options.includeHeaders() ? SCHEMA : new StructType(Arrays.copyOf(fields, fields.length - 1));
@@ -47,7 +54,8 @@ public final class FilesSource implements TableProvider, DataSourceRegister {
         List<StructField> chosen = new ArrayList<>();
         for (String name : options.columns()) {
             if (!Arrays.asList(SCHEMA.fieldNames()).contains(name)) {
-                throw new OptionException("columns names " + name + ", which is no column of the source" + Options.hint(name, List.of(SCHEMA.fieldNames())));
+                throw new OptionException("columns names " + name + ", which is no column of the source"
+                        + Options.hint(name, List.of(SCHEMA.fieldNames())));
             }
             chosen.add(SCHEMA.apply(name));
         }
@@ -62,11 +70,7 @@ public final class FilesSource implements TableProvider, DataSourceRegister {
 
     @Override
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-        if (properties.containsKey("provider")) { // what Spark adds for a table of its catalog
-            throw new OptionException(
-                    "tidelog-files can't be a table of Spark's catalog; CREATE TEMPORARY VIEW … USING `tidelog-files` OPTIONS (…) works");
-        }
-        Options options = Options.parse(properties);
+        Options options = Options.parse(given(properties));
         String there = Arrays.stream(SCHEMA.fields()).map(FilesSource::told).collect(Collectors.joining(", "));
         for (StructField field : schema.fields()) {
             boolean isKnown = Arrays.stream(SCHEMA.fields()).anyMatch(known -> told(known).equals(told(field)));
@@ -76,18 +80,43 @@ public final class FilesSource implements TableProvider, DataSourceRegister {
         }
         if (!options.columns().isEmpty() && !options.columns().equals(List.of(schema.fieldNames()))) {
             throw new OptionException(
-                    "columns says " + String.join(", ", options.columns()) + " and the schema " + String.join(", ", schema.fieldNames())
+                    "columns says " + String.join(", ", options.columns()) + " and the schema "
+                    + String.join(", ", schema.fieldNames())
                             + ": leave one of them out");
         }
         return new FilesTable(options, schema);
+    }
+
+    /** Options without what Spark's catalog adds for a table: it makes a URI of `path`, and has one where there is none. */
+    private static Map<String, String> given(Map<String, String> properties) {
+        if (!properties.containsKey("provider")) {
+            return properties;
+        }
+        Map<String, String> found = new HashMap<>(properties);
+        found.keySet().removeIf(name -> OF_THE_CATALOG.contains(name) || name.startsWith("option."));
+        String path = found.get("path");
+        if (found.containsKey("paths")) {
+            found.remove("path");
+        } else if (path != null && path.startsWith("file:")) {
+            found.put("path", URI.create(path).getPath());
+        }
+        return found;
     }
 
     private static String told(StructField field) {
         return field.name() + " " + field.dataType().simpleString();
     }
 
-    /** Topics with these options. */
-    private record FilesTable(Options options, StructType fields) implements Table, SupportsRead {
+    /** Topics with these options. Equal to no other: what one frame has cached is not what another one finds now. */
+    private static final class FilesTable implements Table, SupportsRead {
+        private final Options options;
+        private final StructType fields;
+
+        FilesTable(Options options, StructType fields) {
+            this.options = options;
+            this.fields = fields;
+        }
+
         @Override
         public String name() {
             String topics = options.pattern() != null ? options.pattern()

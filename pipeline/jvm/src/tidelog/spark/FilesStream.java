@@ -11,6 +11,7 @@ import java.util.LongSummaryStatistics;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -26,12 +27,14 @@ import tidelog.log.Partition;
 import tidelog.log.Split;
 
 /**
- * Where a stream begins, how far a trigger goes, what it reads: what pipeline/planning/stream_plan.py is for the source in Python. Partitions and bounds are
- * looked at with each trigger, so that new partitions are found; those begin with their first record. One thread at a time.
+ * Where a stream begins, how far a trigger goes, what it reads: what pipeline/planning/stream_plan.py is for the source in
+ * Python. Partitions and bounds are looked at with each trigger, so that new partitions are found; those begin with their first
+ * record. One thread at a time.
  */
 final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
     private final FilesScan scan;
     private final Planner planner;
+    private final FirstOffset first;
     private final Options options;
     private final LongSupplier nanoTime;
     /** Where a query with availableNow ends. */
@@ -40,9 +43,10 @@ final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow
     private Position latest;
     private long lastTrigger;
 
-    FilesStream(FilesScan scan, Planner planner, LongSupplier nanoTime) {
+    FilesStream(FilesScan scan, Planner planner, FirstOffset first, LongSupplier nanoTime) {
         this.scan = scan;
         this.planner = planner;
+        this.first = first;
         this.nanoTime = nanoTime;
         options = planner.options;
         lastTrigger = nanoTime.getAsLong();
@@ -51,6 +55,10 @@ final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow
     @Override
     public Offset initialOffset() {
         return FilesScan.unchecked(() -> {
+            Position known = first.read();
+            if (known != null) {
+                return known;
+            }
             Map<Partition, Bounds> look = planner.look();
             Map<Partition, Long> starts = planner.starts(look, Options.LATEST);
             for (Partition partition : look.keySet()) {
@@ -60,7 +68,9 @@ final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow
                 }
                 starts.put(partition, Math.min(Math.max(starts.get(partition), there.start()), there.end()));
             }
-            return new Position(starts);
+            Position position = new Position(starts);
+            first.write(position);
+            return position;
         });
     }
 
@@ -72,7 +82,8 @@ final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow
     @Override
     public ReadLimit getDefaultReadLimit() {
         return options.mostOffsets() > 0 ? ReadLimit.maxRows(options.mostOffsets())
-                : options.leastOffsets() > 0 ? ReadLimit.minRows(options.leastOffsets(), options.delayMs()) : ReadLimit.allAvailable();
+                : options.leastOffsets() > 0 ? ReadLimit.minRows(options.leastOffsets(), options.delayMs())
+                : ReadLimit.allAvailable();
     }
 
     @Override
@@ -80,10 +91,12 @@ final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow
         throw new UnsupportedOperationException("Spark asks with a limit");
     }
 
-    /** Both limits are the options', whichever Spark names. The start comes back when there is nothing, or not enough, to read. */
+    /**
+     * Both limits are the options', whichever Spark names. The start comes back when there is nothing, or not enough, to read.
+     */
     @Override
     public Offset latestOffset(Offset start, ReadLimit limit) {
-        return FilesScan.unchecked(() -> next((Position) start, !(limit instanceof ReadAllAvailable)));
+        return FilesScan.unchecked(() -> next(Position.of(start), !(limit instanceof ReadAllAvailable)));
     }
 
     @Override
@@ -134,22 +147,14 @@ final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
     /** True if minOffsetsPerTrigger is not reached; never with availableNow, which would not come to an end. */
     private boolean shouldWait(long total) {
-        return total < options.leastOffsets() && target == null && nanoTime.getAsLong() - lastTrigger < options.delayMs() * 1_000_000L;
+        return total < options.leastOffsets() && target == null
+                && nanoTime.getAsLong() - lastTrigger < TimeUnit.MILLISECONDS.toNanos(options.delayMs());
     }
 
     /** Offset at which each existing partition goes on; loss of data is reported unless that is switched off. */
     private Map<Partition, Long> begin(Position start, Map<Partition, Bounds> look) throws IOException {
         boolean isCareful = options.failOnDataLoss();
-        if (isCareful) {
-            List<String> gone = new ArrayList<>();
-            Set<String> there = look.keySet().stream().map(Partition::toString).collect(Collectors.toSet());
-            start.offsets().forEach((topic, numbers) -> numbers.keySet().stream().map(number -> topic + "-" + number)
-                    .filter(name -> !there.contains(name)).forEach(gone::add));
-            if (!gone.isEmpty()) {
-                throw Planner.lost(String.join(", ", gone) + ": gone; the topic was deleted, or is not among those that are read any more; set "
-                        + "failOnDataLoss to false to go on without");
-            }
-        }
+        checkThere(start, look.keySet());
         Set<String> anew = planner.madeAnew(start.topicIds(), Planner.topicIds(look.keySet()));
         Map<Partition, Long> begin = new HashMap<>();
         for (Partition partition : look.keySet()) {
@@ -166,7 +171,22 @@ final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow
         return begin;
     }
 
-    /** So many offsets, fewer than there are, over partitions in proportion to what each has; one at least, if there are enough. */
+    /** DataLostException for partitions of the position that are gone. */
+    private void checkThere(Position position, Set<Partition> look) throws IOException {
+        Set<String> there = look.stream().map(Partition::toString).collect(Collectors.toSet());
+        List<String> gone = new ArrayList<>();
+        position.offsets().forEach((topic, numbers) -> numbers.keySet().stream().map(number -> topic + "-" + number)
+                .filter(name -> !there.contains(name)).forEach(gone::add));
+        if (options.failOnDataLoss() && !gone.isEmpty()) {
+            throw Planner.lost(String.join(", ", gone)
+                    + ": gone; the topic was deleted, or is not among those that are read any more; set "
+                    + "failOnDataLoss to false to go on without");
+        }
+    }
+
+    /**
+     * So many offsets, fewer than there are, over partitions in proportion to what each has; one at least, if there are enough.
+     */
     static Map<Partition, Long> shared(Map<Partition, Long> sizes, long most) {
         List<Partition> waiting = sizes.keySet().stream().filter(partition -> sizes.get(partition) > 0)
                 .sorted(Comparator.comparing((Partition partition) -> -sizes.get(partition)).thenComparing(Partition::topic)
@@ -193,11 +213,13 @@ final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
     @Override
     public InputPartition[] planInputPartitions(Offset from, Offset until) {
-        return scan.tasks(FilesScan.unchecked(() -> splits((Position) from, (Position) until)));
+        Position end = Position.of(until);
+        return scan.tasks(FilesScan.unchecked(() -> splits(end.first() == null ? Position.of(from) : end.first(), end)));
     }
 
     private List<Split> splits(Position start, Position end) throws IOException {
         Map<Partition, Bounds> look = new LinkedHashMap<>(planner.look());
+        checkThere(end, look.keySet()); // also what was new to this batch when it was planned
         look.keySet().removeIf(partition -> end.of(partition) == null);
         Map<Partition, Long> begin = begin(start, look);
         Set<String> anew = planner.madeAnew(end.topicIds(), Planner.topicIds(look.keySet()));
@@ -230,7 +252,7 @@ final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow
         if (latestConsumed.isEmpty() || latest == null) {
             return Map.of();
         }
-        Position consumed = (Position) latestConsumed.get();
+        Position consumed = Position.of(latestConsumed.get());
         LongSummaryStatistics behind = new LongSummaryStatistics();
         latest.offsets().forEach((topic, numbers) -> numbers.forEach((number, end) -> {
             Map<Integer, Long> known = consumed.offsets().get(topic);
@@ -240,7 +262,8 @@ final class FilesStream implements MicroBatchStream, SupportsTriggerAvailableNow
             return Map.of();
         }
         return Map.of(
-                "minOffsetsBehindLatest", String.valueOf(behind.getMin()), "maxOffsetsBehindLatest", String.valueOf(behind.getMax()),
+                "minOffsetsBehindLatest", String.valueOf(behind.getMin()), "maxOffsetsBehindLatest",
+                String.valueOf(behind.getMax()),
                 "avgOffsetsBehindLatest", String.valueOf(behind.getAverage()));
     }
 

@@ -1,5 +1,6 @@
 package tidelog.spark;
 
+import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -8,7 +9,9 @@ import java.util.Map;
 
 /** JSON as Java's maps, lists, texts and numbers, by the Jackson that Spark has. Any thread. */
 final class Json {
-    private static final ObjectMapper MAPPER = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
+    // PySpark 4.1 has offsets in a progress as Python shows them.
+    private static final ObjectMapper MAPPER = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
+            .enable(JsonParser.Feature.ALLOW_SINGLE_QUOTES);
 
     private Json() {}
 

@@ -5,7 +5,9 @@ import org.apache.spark.sql.connector.metric.CustomSumMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import tidelog.log.RecordReader;
 
-/** What Spark's pages and listeners tell of a read, beside its rows. Spark makes the metrics by their names, so they are public. */
+/**
+ * What Spark's pages and listeners tell of a read, beside its rows. Spark makes the metrics by their names, so they are public.
+ */
 public final class Metrics {
     private Metrics() {}
 

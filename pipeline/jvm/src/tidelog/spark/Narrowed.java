@@ -14,12 +14,14 @@ import tidelog.log.Partition;
 import tidelog.log.Split;
 
 /**
- * What filters leave of partitions, offsets and timestamps (ms). All ends are included; what is taken is taken exactly, so that Spark need not look at it
- * again, and a count may follow.
+ * What filters leave of partitions, offsets and timestamps (ms). All ends are included; what is taken is taken exactly, so that
+ * Spark need not look at it again, and a count may follow.
  *
- * <p>Timestamps of records are ms and Spark's are microseconds, made of them by multiplication, those that are too large for it by the largest one.
+ * <p>Timestamps of records are ms and Spark's are microseconds, made of them by multiplication, those that are too large for it
+ * by the largest one.
  */
-record Narrowed(long leastPartition, long mostPartition, long leastOffset, long mostOffset, long leastTime, long mostTime) implements Serializable {
+record Narrowed(long leastPartition, long mostPartition, long leastOffset, long mostOffset, long leastTime,
+        long mostTime) implements Serializable {
     static final Narrowed NOTHING = new Narrowed(0, Integer.MAX_VALUE, 0, Long.MAX_VALUE, Long.MIN_VALUE, Long.MAX_VALUE);
     private static final List<String> NEVER_NULL = List.of("topic", "partition", "offset", "timestamp", "timestampType");
     /** Microseconds beyond which a timestamp may be one that was too large: year 148108. */
@@ -35,7 +37,8 @@ record Narrowed(long leastPartition, long mostPartition, long leastOffset, long 
 
     /** Part of a range within the limits; null if nothing is left. */
     Split clip(Partition partition, long first, long end) {
-        if (partition.number() < leastPartition || partition.number() > mostPartition || leastTime > mostTime || mostOffset < leastOffset) {
+        if (partition.number() < leastPartition || partition.number() > mostPartition || leastTime > mostTime
+                || mostOffset < leastOffset) {
             return null;
         }
         long from = Math.max(first, leastOffset);
@@ -91,7 +94,8 @@ record Narrowed(long leastPartition, long mostPartition, long leastOffset, long 
     }
 
     static String column(Expression expression) {
-        return expression instanceof NamedReference reference && reference.fieldNames().length == 1 ? reference.fieldNames()[0] : "";
+        return expression instanceof NamedReference reference && reference.fieldNames().length == 1 ? reference.fieldNames()[0]
+                : "";
     }
 
     private Narrowed compared(String column, String comparison, Expression with) {
@@ -113,9 +117,11 @@ record Narrowed(long leastPartition, long mostPartition, long leastOffset, long 
                 long most = isMost ? comparison.equals("<") ? value - 1 : value : Long.MAX_VALUE;
                 return column.equals("offset")
                         ? new Narrowed(
-                                leastPartition, mostPartition, Math.max(leastOffset, least), Math.min(mostOffset, most), leastTime, mostTime)
+                                leastPartition, mostPartition, Math.max(leastOffset, least), Math.min(mostOffset, most),
+                                leastTime, mostTime)
                         : new Narrowed(
-                                Math.max(leastPartition, least), Math.min(mostPartition, most), leastOffset, mostOffset, leastTime, mostTime);
+                                Math.max(leastPartition, least), Math.min(mostPartition, most), leastOffset, mostOffset,
+                                leastTime, mostTime);
             case "timestamp":
                 if (!isOf(literal.dataType(), DataTypes.TimestampType) || value > FARTHEST || value < -FARTHEST) {
                     return null;

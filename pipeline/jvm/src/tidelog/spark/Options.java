@@ -17,8 +17,9 @@ import java.util.regex.PatternSyntaxException;
 import tidelog.log.Partition;
 
 /**
- * The options of {@code format("tidelog-files")}: those of {@code format("tidelog")} (pipeline/options.py), as far as they are for plain records of
- * files. The others are refused with a sentence that names the source in Python. Names are read without regard to case, as Spark does.
+ * The options of {@code format("tidelog-files")}: those of {@code format("tidelog")} (pipeline/options.py), as far as they are
+ * for plain records of files. The others are refused with a sentence that names the source in Python. Names are read without
+ * regard to case, as Spark does.
  *
  * @param assigned topic to partitions, in order; null without the option
  * @param starting null when nothing was said: a batch begins with the earliest, a stream with the latest
@@ -37,16 +38,23 @@ record Options(
     static final long LATEST = -1;
     /** Beside the topics of a stream's offset: topic to its id. No topic can have this name. */
     static final String TOPIC_IDS = "topic ids";
+    /** Beside them too, in the end of a first batch of the source in Python: as the topics, where that batch begins. */
+    static final String FIRST_OFFSETS = "first offsets";
 
     private static final List<String> KNOWN = List.of(
-            "path", "paths", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
-            "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders",
-            "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "isolation",
-            "kafka.isolation.level", "kafka.group.id", "kafka.check.crcs", "columns", "view", "splitBytes", "checkCrcs", "corruptBatches",
+            "path", "paths", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
+            "endingTimestamp",
+            "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
+            "includeHeaders",
+            "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+            "isolation",
+            "kafka.isolation.level", "kafka.group.id", "kafka.check.crcs", "columns", "view", "splitBytes", "checkCrcs",
+            "corruptBatches",
             "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs");
     /** Of the source in Python alone; so is all that begins with kafka. */
     private static final Set<String> OTHERS = Set.of(
-            "bootstrap.servers", "keysstayinpartition", "latestmemorybytes", "decode", "decodeschema", "decodeschemafile", "decodemessage");
+            "bootstrap.servers", "keysstayinpartition", "latestmemorybytes", "decode", "decodeschema", "decodeschemafile",
+            "decodemessage");
     private static final List<String> OTHER_PREFIXES = List.of("kafka.", "schema.registry.");
     private static final Pattern DELAY = Pattern.compile("(\\d{1,15})\\s*(ms|s|sec|second|m|min|minute|h|hour)?s?");
 
@@ -62,12 +70,18 @@ record Options(
         }
     }
 
-    /** The options that a user gave. OptionException: one is unknown (with the nearest that there is), another source's, or makes no sense. */
+    /**
+     * The options that a user gave. OptionException: one is unknown (with the nearest that there is), another source's, or makes
+     * no sense.
+     */
     static Options parse(Map<String, String> given) {
         Map<String, String> names = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
         KNOWN.forEach(name -> names.put(name, name));
         Map<String, String> found = new HashMap<>();
         for (Map.Entry<String, String> option : given.entrySet()) {
+            if (option.getValue() == null) { // PySpark's option(name, None)
+                continue;
+            }
             String name = option.getKey();
             String lower = name.toLowerCase(Locale.ROOT);
             if (names.containsKey(name)) {
@@ -104,11 +118,14 @@ record Options(
         return new Options(
                 paths, topics, found.get("subscribePattern"), found.containsKey("assign") ? assigned(found.get("assign")) : null,
                 bound(found, "starting"), topicIds(found.getOrDefault("startingOffsets", "earliest")), bound(found, "ending"),
-                choice(found, "startingOffsetsByTimestampStrategy", "error", "latest").equals("latest"), bool(found, "failOnDataLoss", true),
+                choice(found, "startingOffsetsByTimestampStrategy", "error", "latest").equals("latest"),
+                bool(found, "failOnDataLoss", true),
                 bool(found, "includeHeaders", false), columns(found.get("columns")),
                 (int) Math.min(number(found, "minPartitions", 0), Integer.MAX_VALUE), number(found, "maxRecordsPerPartition", 1),
-                number(found, "maxOffsetsPerTrigger", 1), number(found, "minOffsetsPerTrigger", 1), delay(found.getOrDefault("maxTriggerDelay", "15m")),
-                isCommitted(found), number(found, "splitBytes", 1), checkCrcs, choice(found, "corruptBatches", "fail", "skip").equals("skip"));
+                number(found, "maxOffsetsPerTrigger", 1), number(found, "minOffsetsPerTrigger", 1),
+                delay(found.getOrDefault("maxTriggerDelay", "15m")),
+                isCommitted(found), number(found, "splitBytes", 1), checkCrcs,
+                choice(found, "corruptBatches", "fail", "skip").equals("skip"));
     }
 
     /** OptionException: what has been asked for is no batch. */
@@ -116,17 +133,20 @@ record Options(
         checkNothing(starting, "startingOffsets", "latest", LATEST);
         checkNothing(ending, "endingOffsets", "earliest", EARLIEST);
         if (mostOffsets > 0 || leastOffsets > 0) {
-            throw new OptionException((mostOffsets > 0 ? "max" : "min") + "OffsetsPerTrigger is for streams; a batch has endingOffsets");
+            throw new OptionException((mostOffsets > 0 ? "max" : "min")
+                    + "OffsetsPerTrigger is for streams; a batch has endingOffsets");
         }
     }
 
     /** OptionException: what has been asked for is no stream. */
     void checkStream() {
         if (ending != null) {
-            throw new OptionException("a stream has no endingOffsets and no endingTimestamp; use trigger(availableNow=True), or spark.read");
+            throw new OptionException(
+                    "a stream has no endingOffsets and no endingTimestamp; use trigger(availableNow=True), or spark.read");
         }
         if (mostOffsets > 0 && leastOffsets > mostOffsets) {
-            throw new OptionException("minOffsetsPerTrigger is " + leastOffsets + ", which is more than maxOffsetsPerTrigger, " + mostOffsets);
+            throw new OptionException("minOffsetsPerTrigger is " + leastOffsets + ", which is more than maxOffsetsPerTrigger, "
+                    + mostOffsets);
         }
     }
 
@@ -139,13 +159,15 @@ record Options(
         }
         bound.each.forEach((topic, partitions) -> partitions.forEach((partition, offset) -> {
             if (offset == nothing) {
-                throw new OptionException(name + ": " + offset + " for " + topic + "-" + partition + " makes no sense: nothing would be read");
+                throw new OptionException(name + ": " + offset + " for " + topic + "-" + partition
+                        + " makes no sense: nothing would be read");
             }
         }));
     }
 
     private static OptionException elsewhere(String what) {
-        return new OptionException(what + " is not for format(\"tidelog-files\"), which reads the plain records of files; format(\"tidelog\") has it");
+        return new OptionException(what
+                + " is not for format(\"tidelog-files\"), which reads the plain records of files; format(\"tidelog\") has it");
     }
 
     /** The nearest of the names, or all. */
@@ -262,7 +284,8 @@ record Options(
         }
         String unit = found.group(2) == null ? "ms" : found.group(2);
         long ms = unit.equals("ms") ? 1 : unit.startsWith("s") ? 1000 : unit.startsWith("m") ? 60_000 : 3_600_000;
-        return Math.multiplyExact(Long.parseLong(found.group(1)), ms);
+        long count = Long.parseLong(found.group(1));
+        return count > Long.MAX_VALUE / ms ? Long.MAX_VALUE : count * ms;
     }
 
     /** One time for all partitions comes before those for each, and times before offsets, as with Spark's source. */
@@ -289,7 +312,7 @@ record Options(
     private static Map<String, Map<Integer, Long>> numbers(String name, String text, String what, long least) {
         Map<String, Map<Integer, Long>> found = new LinkedHashMap<>();
         Json.object(name, text).forEach((topic, partitions) -> {
-            if (topic.equals(TOPIC_IDS) && name.equals("startingOffsets")) {
+            if (Set.of(TOPIC_IDS, FIRST_OFFSETS).contains(topic) && name.equals("startingOffsets")) {
                 return;
             }
             if (!(partitions instanceof Map<?, ?> numbers)) {
@@ -299,7 +322,8 @@ record Options(
             numbers.forEach((number, value) -> {
                 Long offset = Json.whole(value);
                 if (!number.toString().matches("[0-9]{1,9}") || offset == null || offset < least) {
-                    throw new OptionException(name + ": " + topic + " has '" + number + "': " + value + "; it takes a partition and " + what);
+                    throw new OptionException(name + ": " + topic + " has '" + number + "': " + value
+                            + "; it takes a partition and " + what);
                 }
                 offsets.put(Integer.valueOf(number.toString()), offset);
             });

@@ -14,6 +14,7 @@ import java.util.TreeMap;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import tidelog.log.Bounds;
+import tidelog.log.CorruptLogException;
 import tidelog.log.DataLostException;
 import tidelog.log.LogDirectory;
 import tidelog.log.Partition;
@@ -21,13 +22,10 @@ import tidelog.log.Split;
 import tidelog.log.SplitSize;
 
 /**
- * Which offsets of which partitions are read, and in which splits: what pipeline/planning/batch_plan.py is for the source in Python, with its words.
- * The driver's; one thread at a time; blocks. LogException, OptionException.
+ * Which offsets of which partitions are read, and in which splits: what pipeline/planning/batch_plan.py is for the source in
+ * Python, with its words. The driver's; one thread at a time; blocks. LogException, OptionException.
  */
 final class Planner {
-    /** Kafka keeps its own state in them; a pattern does not choose them, a name does. */
-    private static final Set<String> INTERNAL = Set.of("__consumer_offsets", "__transaction_state", "__share_group_state");
-
     final Options options;
     private final int cores;
     private final LogDirectory directory;
@@ -73,7 +71,8 @@ final class Planner {
             List<String> topics = options.topics();
             if (options.pattern() != null) {
                 Pattern pattern = Pattern.compile(options.pattern());
-                topics = directory.topics().stream().filter(topic -> pattern.matcher(topic).matches() && !INTERNAL.contains(topic)).toList();
+                topics = directory.topics().stream().filter(topic -> pattern.matcher(topic).matches()
+                        && !LogDirectory.INTERNAL_TOPICS.contains(topic)).toList();
             }
             return directory.partitions(topics);
         }
@@ -84,7 +83,8 @@ final class Planner {
             for (int number : wanted.getValue()) {
                 if (!there.containsKey(number)) {
                     String listed = there.keySet().stream().map(String::valueOf).collect(Collectors.joining(", "));
-                    throw new OptionException("assign: there is no " + wanted.getKey() + "-" + number + "; " + wanted.getKey() + " has " + listed);
+                    throw new OptionException("assign: there is no " + wanted.getKey() + "-" + number + "; " + wanted.getKey()
+                            + " has " + listed);
                 }
                 found.add(there.get(number));
             }
@@ -108,7 +108,8 @@ final class Planner {
         Map<Partition, Long> found = offsets(options.starting(), look, otherwise, true);
         if (options.starting() == null || !options.starting().isTime()) {
             Set<String> anew = madeAnew(options.startingIds(), topicIds(look.keySet()));
-            look.forEach((partition, there) -> found.computeIfPresent(partition, (same, start) -> anew.contains(same.topic()) ? there.start() : start));
+            look.forEach((partition, there) ->
+                    found.computeIfPresent(partition, (same, start) -> anew.contains(same.topic()) ? there.start() : start));
         }
         return found;
     }
@@ -123,7 +124,8 @@ final class Planner {
                 continue;
             }
             if (options.failOnDataLoss()) {
-                throw lost(topic + ": deleted and made anew (it had the id " + each.getValue() + ", and has " + other + "), with the records that were to be "
+                throw lost(topic + ": deleted and made anew (it had the id " + each.getValue() + ", and has " + other
+                        + "), with the records that were to be "
                         + "read; set failOnDataLoss to false to read the new one from its beginning");
             }
             found.add(topic);
@@ -135,7 +137,8 @@ final class Planner {
     void checkStart(Partition partition, long offset, Bounds bounds) throws IOException {
         if (offset < bounds.start()) {
             throw lost(partition + ": offset " + offset + " was asked for, and the log starts at " + bounds.start() + ": "
-                    + directory.whyGone(partition, bounds.start()) + " what lies before; set failOnDataLoss to false to read what there is");
+                    + directory.whyGone(partition, bounds.start())
+                    + " what lies before; set failOnDataLoss to false to read what there is");
         }
         if (offset > bounds.end()) {
             throw above(partition, offset, bounds);
@@ -146,24 +149,28 @@ final class Planner {
     void checkNew(Partition partition, Bounds bounds) throws IOException {
         if (bounds.start() > 0) {
             throw lost(partition + ": a new partition, and the log starts at " + bounds.start() + " already: "
-                    + directory.whyGone(partition, bounds.start()) + " what lies before; set failOnDataLoss to false to go on without");
+                    + directory.whyGone(partition, bounds.start())
+                    + " what lies before; set failOnDataLoss to false to go on without");
         }
     }
 
     static DataLostException lost(String message) {
-        return new DataLostException(message, 0, 0);
+        return new DataLostException(message);
     }
 
     private static DataLostException above(Partition partition, long offset, Bounds bounds) {
-        return lost(partition + ": offset " + offset + " was asked for, and the log ends at " + bounds.end() + ": it was truncated, or the topic was deleted "
-                + "and made anew, or these are newer records than can be read yet; set failOnDataLoss to false to read what there is");
+        return lost(partition + ": offset " + offset + " was asked for, and the log ends at " + bounds.end()
+                + ": it was truncated, or the topic was deleted "
+                + "and made anew, or these are newer records than can be read yet; "
+                + "set failOnDataLoss to false to read what there is");
     }
 
     /** Splits of the size, the number and the offsets that are wished. */
     List<Split> splits(List<Split> ranges) throws IOException {
         List<Split> splits = directory.splits(ranges, new SplitSize(options.splitBytes(), options.minPartitions(), cores));
         long most = options.mostRecords() == 0 ? Long.MAX_VALUE : options.mostRecords();
-        if (!splits.isEmpty() && splits.size() < options.minPartitions()) { // too small to be cut by bytes: even numbers of offsets
+        if (!splits.isEmpty()
+                && splits.size() < options.minPartitions()) { // too small to be cut by bytes: even numbers of offsets
             long offsets = splits.stream().mapToLong(split -> split.until() - split.from()).sum();
             most = Math.min(most, Math.max(1, offsets / options.minPartitions()));
         }
@@ -172,8 +179,8 @@ final class Planner {
     }
 
     /**
-     * The ranges from the first record with that timestamp or a later one on. Timestamps are in no order: there may be older ones behind it, and nothing
-     * tells of the last one below another time.
+     * The ranges from the first record with that timestamp or a later one on. Timestamps are in no order: there may be older ones
+     * behind it, and nothing tells of the last one below another time.
      */
     private List<Split> since(List<Split> ranges, long timestamp) throws IOException {
         if (timestamp <= 0) {
@@ -181,15 +188,21 @@ final class Planner {
         }
         List<Split> kept = new ArrayList<>();
         for (Split range : ranges) {
-            OptionalLong offset = directory.offsetForTimestamp(range.partition(), timestamp, new Bounds(range.from(), range.until()));
-            if (offset.isPresent()) {
-                kept.add(new Split(range.partition(), offset.getAsLong(), range.until()));
+            try {
+                OptionalLong offset =
+                        directory.offsetForTimestamp(range.partition(), timestamp, new Bounds(range.from(), range.until()));
+                if (offset.isPresent()) {
+                    kept.add(new Split(range.partition(), offset.getAsLong(), range.until()));
+                }
+            } catch (CorruptLogException error) {
+                kept.add(range); // the reader tells it, or leaves it out
             }
         }
         return kept;
     }
 
-    private Map<Partition, Long> offsets(Options.Bound said, Map<Partition, Bounds> look, long otherwise, boolean isStart) throws IOException {
+    private Map<Partition,
+            Long> offsets(Options.Bound said, Map<Partition, Bounds> look, long otherwise, boolean isStart) throws IOException {
         Map<Partition, Long> found = new HashMap<>();
         if (said == null || !said.isTime()) {
             if (said != null) {
@@ -197,7 +210,8 @@ final class Planner {
             }
             look.forEach((partition, there) -> {
                 long wanted = said == null ? otherwise : said.of(partition);
-                found.put(partition, wanted == Options.EARLIEST ? there.start() : wanted == Options.LATEST ? there.end() : wanted);
+                found.put(partition, wanted == Options.EARLIEST ? there.start() : wanted == Options.LATEST ? there.end()
+                        : wanted);
             });
             return found;
         }
@@ -208,7 +222,8 @@ final class Planner {
             OptionalLong offset = directory.offsetForTimestamp(partition, said.of(partition), whole.get(partition));
             if (offset.isEmpty() && isStart && !options.latestIfTooYoung()) {
                 throw new OptionException(
-                        said.name() + ": " + partition + " has no record of " + said.of(partition) + " or later; set startingOffsetsByTimestampStrategy to "
+                        said.name() + ": " + partition + " has no record of " + said.of(partition)
+                        + " or later; set startingOffsetsByTimestampStrategy to "
                                 + "latest to begin at its end");
             }
             found.put(partition, Math.min(Math.max(offset.orElse(there.end()), there.start()), there.end()));
@@ -219,7 +234,8 @@ final class Planner {
     /** A typing error is not passed over: OptionException for a partition that is not among those that are read. */
     private static void refuseStrangers(Options.Bound said, Map<Partition, Bounds> look) {
         Map<String, Set<Integer>> there = new LinkedHashMap<>();
-        look.keySet().forEach(partition -> there.computeIfAbsent(partition.topic(), topic -> new LinkedHashSet<>()).add(partition.number()));
+        look.keySet().forEach(partition ->
+                there.computeIfAbsent(partition.topic(), topic -> new LinkedHashSet<>()).add(partition.number()));
         List<String> strangers = new ArrayList<>();
         said.each().forEach((topic, numbers) -> numbers.keySet().forEach(number -> {
             if (!there.getOrDefault(topic, Set.of()).contains(number)) {

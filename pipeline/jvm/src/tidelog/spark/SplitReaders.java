@@ -1,6 +1,7 @@
 package tidelog.spark;
 
 import java.io.IOException;
+import java.io.Serializable;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -17,7 +18,7 @@ import tidelog.log.ReadOptions;
 import tidelog.log.RecordReader;
 import tidelog.log.Split;
 
-/** Makes the readers of tasks. Serialized with each of them. {@code schema} as in FilesScan. */
+/** Makes the readers of tasks. Shipped with each of them. {@code schema} as in FilesScan. */
 record SplitReaders(StructType schema, Filter times, Options options, boolean counts) implements PartitionReaderFactory {
     private static final long serialVersionUID = 1;
     /** A split of no partition, in which are no records. */
@@ -26,6 +27,19 @@ record SplitReaders(StructType schema, Filter times, Options options, boolean co
     private static final int MOST_ROWS = 4096;
     /** Bytes of keys, values and headers after which rows are handed on all the same. */
     private static final long MOST_BYTES = 8 << 20;
+
+    private Object writeReplace() {
+        return Shipped.of(new Content(schema, times, options, counts));
+    }
+
+    /** What is shipped: it becomes a SplitReaders where it is read. */
+    private record Content(StructType schema, Filter times, Options options, boolean counts) implements Serializable {
+        private static final long serialVersionUID = 1;
+
+        private Object readResolve() {
+            return new SplitReaders(schema, times, options, counts);
+        }
+    }
 
     @Override
     public boolean supportColumnarReads(InputPartition partition) {
@@ -40,7 +54,8 @@ record SplitReaders(StructType schema, Filter times, Options options, boolean co
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
         Split split = ((FilesScan.Task) partition).split();
-        ReadOptions how = new ReadOptions(options.readCommitted(), options.failOnDataLoss(), options.skipCorrupt(), options.checkCrcs());
+        ReadOptions how = new ReadOptions(options.readCommitted(), options.failOnDataLoss(), options.skipCorrupt(),
+                options.checkCrcs());
         Columns wanted = counts ? Columns.NONE : new Columns(has("key"), has("value"), has("headers"), has("timestamp"));
         RecordReader reader = new RecordReader(split.partition(), split.from(), split.until(), wanted, times, how);
         return counts ? new Counted(reader, split) : new Rows(reader, split);

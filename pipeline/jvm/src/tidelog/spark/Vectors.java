@@ -12,7 +12,9 @@ import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
 import tidelog.log.RecordReader;
 
-/** Columns of a batch of rows: Spark's public class of vectors has no writable one. One thread; used again for batch after batch. */
+/**
+ * Columns of a batch of rows: Spark's public class of vectors has no writable one. One thread; used again for batch after batch.
+ */
 final class Vectors {
     private Vectors() {}
 
@@ -259,9 +261,11 @@ final class Vectors {
         Headers(DataType type, int rows) {
             super(type);
             StructType pair = (StructType) ((ArrayType) type).elementType();
-            names = new Binaries(pair.fields()[0].dataType(), rows);
-            values = new Binaries(pair.fields()[1].dataType(), rows);
-            pairs = new Pairs(pair, names, values);
+            names = new Binaries(DataTypes.StringType, rows);
+            values = new Binaries(DataTypes.BinaryType, rows);
+            // Spark prunes within columns too: a query of headers.key asks for pairs of one field.
+            pairs = new Pairs(pair, Arrays.stream(pair.fieldNames()).map(name -> name.equals("key") ? names : values)
+                    .toArray(ColumnVector[]::new));
             starts = new int[rows];
             counts = new int[rows];
         }

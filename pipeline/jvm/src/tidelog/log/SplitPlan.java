@@ -7,11 +7,11 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Splits of a range by bytes, as {@code pipeline/planning/splits.py} makes them: they touch, do not overlap, and begin where a segment or
- * a batch of format 2 begins, at about even distances in bytes. Planning costs what it has splits: sizes come from the listing, an index
- * is searched only where a split begins inside a segment.
+ * Splits of a range by bytes, as {@code pipeline/planning/splits.py} makes them: they touch, do not overlap, and begin where a
+ * segment or a batch of format 2 begins, at about even distances in bytes. Planning costs what it has splits: sizes come from the
+ * listing, an index is searched only where a split begins inside a segment.
  */
-final class Planner implements Closeable {
+final class SplitPlan implements Closeable {
     private final Split range;
     private final List<Segment> segments;
     private final double step;
@@ -22,7 +22,7 @@ final class Planner implements Closeable {
     private FileChannel file;
     private SparseIndex index;
 
-    private Planner(Split range, List<Segment> segments, long splitBytes) throws IOException {
+    private SplitPlan(Split range, List<Segment> segments, long splitBytes) throws IOException {
         this.range = range;
         this.segments = segments;
         Segment first = segments.get(0);
@@ -69,7 +69,7 @@ final class Planner implements Closeable {
         if (estimate(segments, range) <= splitBytes / 4 || segments.stream().mapToLong(Segment::size).sum() <= splitBytes) {
             return List.of(range);
         }
-        try (Planner planner = new Planner(range, segments, splitBytes)) {
+        try (SplitPlan planner = new SplitPlan(range, segments, splitBytes)) {
             return planner.cut();
         }
     }

@@ -1,0 +1,40 @@
+"""Which files of a run's folder belong to an archive."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tidelog.pipeline.jobs.folders import list_files
+from tidelog.pipeline.jobs.manifest import ArchiveFile
+
+DATA = "data/00000001-a"
+
+
+@pytest.fixture(autouse=True)
+def footers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of pyarrow's: each file says of itself how many rows it has."""
+    parquet = SimpleNamespace(read_metadata=lambda path: SimpleNamespace(num_rows=int(Path(path).read_text())))
+    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(parquet=parquet))
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", parquet)
+
+
+def put(folder: Path, name: str, text: str) -> None:
+    path = folder / DATA / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_files_of_attempts_that_lost_are_not_listed(tmp_path: Path) -> None:
+    """Spark removes `_temporary` when its job is done; an attempt that goes on makes it anew for its next file."""
+    put(tmp_path, "date=2024-05-06/part-0.parquet", "12")
+    put(tmp_path, "date=__HIVE_DEFAULT_PARTITION__/part-1.parquet", "3")
+    put(tmp_path, "_temporary/0/_temporary/attempt_1_m_000000_1/date=2024-05-06/part-0.parquet", "half a footer")
+    for name in (".spark-staging-1/date=2024-05-06/part-0.parquet", "date=2024-05-06/.part-0.parquet", "_SUCCESS"):
+        put(tmp_path, name, "no footer")
+    assert list_files(str(tmp_path), DATA) == [
+        ArchiveFile(f"{DATA}/date=2024-05-06/part-0.parquet", 12, 2),
+        ArchiveFile(f"{DATA}/date=__HIVE_DEFAULT_PARTITION__/part-1.parquet", 3, 1),
+    ]
