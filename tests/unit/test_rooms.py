@@ -43,3 +43,16 @@ def test_a_room_says_what_it_is_for_and_where_to_start(room: str) -> None:
     assert path.exists(), f"{room} has modules, and is no package: setuptools would leave it out"
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     assert "Start reading" in text, text
+
+
+def test_lines_of_java_are_as_short_as_those_of_python() -> None:
+    """Which ruff holds to 130 characters."""
+    sources = [*(ROOT / "pipeline" / "jvm").rglob("*.java"), *(ROOT / "tests" / "jvm").rglob("*.java")]
+    assert len(sources) > 30
+    long = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sources
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 130
+    ]
+    assert not long
