@@ -282,6 +282,7 @@ class Other:
         self._consumer = KafkaConsumer(
             "t", bootstrap_servers=broker.bootstrap_servers, group_id="g", auto_offset_reset="earliest",
             auto_commit_interval_ms=50, heartbeat_interval_ms=100, partition_assignment_strategy=[assignor],
+            metadata_max_age_ms=500,  # one that subscribes while it asks for metadata never asks for that topic's before
         )  # fmt: skip
         self._thread = threading.Thread(target=self._run)
 

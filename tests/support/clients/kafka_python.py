@@ -22,6 +22,8 @@ def consumer(bootstrap: str, *topics: str, **settings: Any) -> KafkaConsumer:
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
         "consumer_timeout_ms": 60_000,
+        # 3.0: one that subscribes while it asks for metadata does not ask for that topic's before.
+        "metadata_max_age_ms": 2000,
     }
     return KafkaConsumer(*topics, **{**defaults, **settings})
 
