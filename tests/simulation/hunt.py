@@ -33,7 +33,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -54,10 +54,8 @@ PAGE = ROOT / "docs" / "reports" / "planted.md"
 _NOT_THE_ENGINE = {"hunt.py", "planted.py", "sane.py", "report.py", "smaller.py", "regressions.py"}
 #: Real seconds after which a run is given up as hung.
 LIMIT_S = 150.0
-MOST_ALONE = 200
+MOST_ALONE = 400
 """Seeds in which one defect is looked for alone."""
-LOOKED_AT = 100
-"""Plans whose places are drawn, which takes a tenth of what a run takes."""
 MEASURED = (12, 60, 96)
 """Seeds that have much of everything."""
 MOST_TOGETHER = 3
@@ -400,23 +398,22 @@ class Suits:
         """A number without a unit."""
         within = sum(count for place, count in drawn.items() if place in self._functions)
         beside = sum(count for place, count in drawn.items() if place.path in self._paths)
-        return self.without_places(plan) + min(within, 2) * 0.5 + min(beside, 4) * 0.15
-
-    def without_places(self, plan: Plan) -> float:
-        """The same of what takes no time to draw."""
         has = sum(bool(fits(plan)) for fits in self._needs) / max(len(self._needs), 1)
         has_room = any(path.startswith(room) for path in self._paths for room in plan.rooms)
-        return 2 * has**2 + has_room * 0.2
+        return 2 * has**2 + has_room * 0.2 + min(within, 3) * 0.7 + min(beside, 6) * 0.1
 
 
 def best(seeds: int, suits: Sequence[Suits]) -> list[Plan]:
-    """Plans of the first seeds, those first that suit best. Places are drawn for some of the best alone."""
+    """Plans of the first seeds, those first that suit best."""
+    plans, drawn = _drawn(seeds)
+    return sorted(plans, key=lambda plan: -sum(each.of(plan, drawn[plan.seed]) for each in suits))
+
+
+@cache
+def _drawn(seeds: int) -> tuple[list[Plan], dict[int, Counter[Place]]]:
+    """Plans of the first seeds, and their places: half a minute for 2,000."""
     plans = [Plan.of(seed) for seed in range(1, seeds + 1)]
-    plans.sort(key=lambda plan: -sum(each.without_places(plan) for each in suits))
-    some = plans[:LOOKED_AT]
-    drawn = {plan.seed: Counter(plan.places) for plan in some}
-    some.sort(key=lambda plan: -sum(each.of(plan, drawn[plan.seed]) for each in suits))
-    return [*some, *plans[LOOKED_AT:]]
+    return plans, {plan.seed: Counter(plan.places) for plan in plans}
 
 
 def page_of(findings: dict[str, Finding], seeds: int) -> str:
