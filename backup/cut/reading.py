@@ -21,7 +21,8 @@ T = TypeVar("T")
 TIMEOUT_S = 10.0
 """For one read of up to a block, or for the lock that keeps files where they are."""
 BLOCK_BYTES = 1 << 20
-_LONGEST_COMPANION = 64 << 20
+_LONGEST_COMPANION = 1 << 31
+"""Transaction indexes have as many bytes, and others as many as log.index.size.max.bytes says."""
 
 
 class SegmentGone(Exception):

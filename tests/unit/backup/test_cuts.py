@@ -313,6 +313,15 @@ def test_a_disk_that_answers_too_late_leaves_no_segment_open(
     readers.close()
 
 
+def test_a_segment_whose_transaction_index_has_more_than_64_mib_is_backed_up(world: BackedUpWorld) -> None:
+    log = world.log("plain")
+    segment = log.segments[0]
+    path = log.log_directory.file(segment.base_offset, ".txnindex")
+    log.log_directory.file_system.write_atomically(path, bytes((64 << 20) + 34))
+    ((suffix, data),) = reading.Readers().companions(log, segment, (".txnindex",))
+    assert (suffix, len(data)) == (".txnindex", (64 << 20) + 34)
+
+
 def test_a_clock_that_is_set_back_delays_neither_idle_cuts_nor_what_holds_back(world: BackedUpWorld) -> None:
     world.cut()
     world.time.set_wall_clock(world.time.milliseconds() - DAY_MS)
