@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..coordinator.runtime import Unsynced, when_durable
 from ..runtime.cooperative import ROUNDS, Steps, run_at_once, run_in_chunks
+from ..runtime.error_codes import error_code
 from .coordinator import ShareCoordinator
 from .partition import Acknowledgement, Changes, SharePartition
 from .records import NO_OFFSET, SharePartitionKey, ShareState
@@ -243,7 +244,10 @@ class SharePartitions:
             return found.log_start_offset
         if reset.kind == BY_DURATION:
             timestamp = self.time.milliseconds() - reset.back_ms
-            at = await self.parts.run_blocking(lambda: found.lookup_by_timestamp(timestamp))
+            try:
+                at = await self.parts.run_blocking(lambda: found.lookup_by_timestamp(timestamp))
+            except Exception as error:  # other partitions of the same fetch may be on a sound disk
+                raise ProtocolError(*error_code(error)) from error
             if at is not None:
                 return at.offset
         return found.high_watermark

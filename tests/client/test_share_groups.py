@@ -973,6 +973,31 @@ def test_offsets_that_are_set_while_a_partition_is_loaded_count(world: World, mo
     assert [lot[:2] for lot in bob.got[0]] == [(2, 2)]
 
 
+def test_a_disk_that_fails_a_first_look_up_by_time_fails_its_own_partition_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.configure("g", "share.auto.offset.reset", "by_duration:PT1H")
+    world.broker.create_topic("two", 2)
+    for partition in range(2):
+        world.produce("a", topic="two", partition=partition)
+    look_up = UnifiedLog.lookup_by_timestamp
+
+    def fails(self: UnifiedLog, *arguments: Any, **more: Any) -> Any:
+        if self.partition == 0:
+            raise OSError(5, "Input/output error")
+        return look_up(self, *arguments, **more)
+
+    monkeypatch.setattr(UnifiedLog, "lookup_by_timestamp", fails)
+    ann = world.opened(ShareClient(world.address, "g", "ann"))
+    assert ann.join("two").error_code == 0
+    ann.partitions = (0, 1)
+    answer = ann.fetch()
+    assert answer.error_code == 0
+    rows = {row.partition_index: row.error_code for row in answer.responses[0].partitions}
+    assert rows == {0: ErrorCode.KAFKA_STORAGE_ERROR, 1: ErrorCode.NONE}
+    assert ann.values[1] == [b"a"]
+
+
 def test_a_long_stretch_of_aborted_records_is_passed_over_at_once(world: World) -> None:
     """A fetch that had passed over as many as may be in flight waited for news, though there were more behind them."""
     world.configure("g", "share.isolation.level", "read_committed")
