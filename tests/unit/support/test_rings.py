@@ -12,9 +12,10 @@ BY_NAME = {ring.name: ring for ring in RINGS}
 
 
 class OfRings(Clock):
-    """A clock that each ring moves on by so many times its limit; `hung` never ends."""
+    """A clock that each ring moves on by so many times its limit; `hung` never ends. `codes`: of attempts, one by one."""
 
-    def __init__(self, rings: list[Ring], times: float, hung: str = "") -> None:
+    def __init__(self, rings: list[Ring], times: float, hung: str = "", codes: tuple[int, ...] = ()) -> None:
+        self._codes = [*codes]
         self._takes = {
             tuple(ring.check): math.inf if ring.name == hung else 60 * times * ring.check_minutes for ring in rings
         }
@@ -23,10 +24,11 @@ class OfRings(Clock):
     def now(self) -> float:
         return self._now
 
-    def run(self, command: list[str], most: float) -> tuple[int | None, float]:
+    def run(self, command: list[str], most: float, **more: str) -> tuple[int | None, float]:
         takes = self._takes[tuple(command)]
         self._now += min(takes, most)
-        return (0 if takes <= most else None), min(takes, most)
+        code = self._codes.pop(0) if self._codes else 0
+        return (code if takes <= most else None), min(takes, most)
 
 
 def a_ring(name: str, minutes: float, code: int = 0) -> Ring:
@@ -90,6 +92,36 @@ def test_a_ring_that_hangs_fails_the_run(until: float) -> None:
     table, code = report("check", results)
     assert (results[0].minutes, results[1].code, code) == (HUNG, 0, 1)
     assert "FAILED: hung" in table
+
+
+def test_what_fails_is_run_once_more_and_told_where_it_passes_then() -> None:
+    rings = [a_ring("flaky", 1), a_ring("broken", 1)]
+    results = run("check", rings, math.inf, OfRings(rings, 1, codes=(1, 0, 2, 3)))
+    table, code = report("check", results)
+    assert ([(result.code, result.at_first) for result in results], code) == ([(0, 1), (3, 2)], 1)
+    assert "ok at the second attempt, FAILED (1) at first" in table
+    assert "FAILED (3)" in table
+
+
+def test_what_fails_has_no_second_attempt_in_the_whole_rings_nor_without_time() -> None:
+    rings = [a_ring("flaky", 10)._replace(slow_minutes=10)]
+    for which, until in (("slow", math.inf), ("check", 1000 + 600)):
+        rings[0] = rings[0]._replace(slow=rings[0].check)
+        ((_, minutes, _, code, at_first),) = run(which, rings, until, OfRings(rings, 1, codes=(1, 0)))
+        assert (minutes, code, at_first) == (10, 1, 0)
+
+
+def test_the_second_attempt_is_of_the_tests_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(
+        "from pathlib import Path\nran = Path(__file__).with_name('ran')\n"
+        "def test_sound():\n    ran.open('a').write('sound ')\n"
+        "def test_flaky():\n    ran.open('a').write('flaky ')\n    assert ran.read_text().count('flaky') > 1\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(tmp_path), str(tmp_path)]
+    ring = Ring("flaky", command, [], 10, 0)
+    (result,) = run("check", [ring], math.inf, Clock())
+    assert (result.code, result.at_first) == (0, 1)
+    assert (tmp_path / "ran").read_text().split() == ["sound", "flaky", "flaky"]
 
 
 def test_who_has_time_runs_all_of_them_however_slow() -> None:
