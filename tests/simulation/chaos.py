@@ -445,8 +445,9 @@ class Chaos:
         answer = await self._ask(request, alter.IncrementalAlterConfigsResponse, 1)
         if answer is not None:
             error = answer.responses[0].error_code
-            if name == LIMIT and not error:
-                self.world.limits.holds(topic, LARGEST if value is None else int(value), change)
+            if name == LIMIT:
+                size = LARGEST if value is None else int(value)
+                self.world.limits.holds(topic, None if error else size, change)
             self.world.history.note("altered", topic=topic, setting=name, value=value, error=error)
 
     def _relax(self, log: Log, name: str, value: str | None) -> None:

@@ -543,5 +543,8 @@ def test_a_limit_on_batches_that_was_answered_holds() -> None:
     limits.holds("t", 100, first)
     limits.taken("writer", "t", 1000, limits.before("t"))
     limits.holds("t", 200, second)
+    limits.taken("writer", "t", 1000, limits.before("t"))  # the daemon may have come to the first one later
+    limits.refused("writer", "t", 150, limits.before("t"))
+    limits.holds("t", 200, limits.asks("t"))
     with pytest.raises(Broken, match="where 200 were"):
         limits.taken("writer", "t", 1000, limits.before("t"))

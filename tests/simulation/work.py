@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from simulation.client import Channel, Lost
@@ -228,6 +228,8 @@ class Limits:
     def __init__(self) -> None:
         self._changes: Counter[str] = Counter()
         self._sizes: dict[str, int | None] = {}
+        self._under_way: defaultdict[str, set[int]] = defaultdict(set)
+        self._beside_others: set[tuple[str, int]] = set()
         self.is_altered = False
         """Some topic's was changed, or may have been."""
 
@@ -236,11 +238,17 @@ class Limits:
         self.is_altered = True
         self._changes[topic] += 1
         self._sizes[topic] = None
-        return self._changes[topic]
+        change, others = self._changes[topic], self._under_way[topic]
+        if others:
+            self._beside_others.update((topic, each) for each in (*others, change))
+        others.add(change)
+        return change
 
-    def holds(self, topic: str, size: int, change: int) -> None:
-        """The change was answered. Where another was under way beside it, nobody knows which holds."""
-        if change == self._changes[topic]:
+    def holds(self, topic: str, size: int | None, change: int) -> None:
+        """The change was answered; None: with an error. Where another was under way beside it, which may be done later, nobody
+        knows which holds."""
+        self._under_way[topic].discard(change)
+        if (topic, change) not in self._beside_others:
             self._sizes[topic] = size
 
     def before(self, topic: str) -> Limit:
