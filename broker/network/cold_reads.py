@@ -58,8 +58,9 @@ Done = Callable[[int, BaseException | None], None]
 Forget = Callable[[], None]
 """Takes a request back: nobody is told any more. Harmless when it was told already."""
 
-_Asked = tuple[int, int, Done]
-"""Where pages are asked for, how many bytes, and whom to tell."""
+_Asked = tuple["File", int, int, Done]
+"""The file of which pages are asked for, where, how many bytes, and whom to tell. It may be another object than the read's, which
+was opened anew meanwhile and has the same identity, and is leased for itself."""
 
 
 class Threads(Protocol):
@@ -94,8 +95,8 @@ class _DeviceThreads:
 
 
 class Job:
-    """A read that waits or is under way. It holds a lease on its file, which its thread gives back, and one for each that has
-    asked.
+    """A read that waits or is under way. It holds a lease on its file, which its thread gives back, and one on the file of each
+    that has asked.
 
     Attributes:
         done: told at the end; None: it is made ahead.
@@ -115,8 +116,8 @@ class Job:
 
     def forget_asked(self) -> None:
         """Tell nobody who has asked."""
-        for _ in self.asked:
-            self.file.release()
+        for file, *_ in self.asked:
+            file.release()
         self.asked.clear()
 
     def brings(self, position: int, count: int) -> bool:
@@ -186,8 +187,7 @@ class ColdReads:
         stream.position = position
         ahead = stream.job
         if ahead is not None and ahead.brings(position, count):
-            file.retain()
-            ahead.asked.append(asked := (position, count, done))
+            ahead.asked.append(asked := (file.retain(), position, count, done))
             return partial(_forget_asked, ahead, asked)
         self._drop_ahead(stream)  # it may be as far as the reader is: what is waited for goes first
         stream.asked += 1
@@ -352,16 +352,16 @@ class ColdReads:
         if error is not None:
             job.stream.end = min(job.stream.end, job.position)
         while job.asked:  # one who is told may take back what another has asked for
-            position, count, done = job.asked.pop(0)
+            file, position, count, done = job.asked.pop(0)
             count_there = min(count, job.position + job.count - position)
             try:
-                if error is None and count_there > 0 and job.file.is_cached(position, count_there):
+                if error is None and count_there > 0 and file.is_cached(position, count_there):
                     job.stream.position = position + count_there
                     done(count_there, None)
                 else:
-                    self.read(job.file, position, count, done)
+                    self.read(file, position, count, done)
             finally:
-                job.file.release()
+                file.release()
 
     def _pause_after(self, took_s: float) -> float:
         """Seconds for which the device is left to others after a read of `took_s`."""
@@ -386,7 +386,7 @@ def _tell_nobody(count: int, error: BaseException | None) -> None:
 def _forget_asked(job: Job, asked: _Asked) -> None:
     if asked in job.asked:
         job.asked.remove(asked)
-        job.file.release()
+        asked[0].release()
 
 
 def _read(clock: Callable[[], float], file: File, position: int, count: int) -> float:

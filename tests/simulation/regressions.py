@@ -66,4 +66,9 @@ REGRESSIONS: list[Regression] = [
     ),
     Regression(5614, "test_a_log_that_is_gone_is_no_disks_fault: an error was logged"),
     Regression(5979, "test_who_is_about_to_open_the_files_at_a_swap_reads_the_old_ones: KAFKA_STORAGE_ERROR"),
+    Regression(7596, "a false alarm: of two changes of a limit at once nobody knows which one holds"),
+    Regression(
+        7893,
+        "test_a_file_that_was_opened_anew_while_it_is_read_ahead_has_its_own_lease: the one closed, the other open",
+    ),
 ]

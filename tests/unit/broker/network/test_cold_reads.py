@@ -364,6 +364,37 @@ def test_a_read_ahead_that_fails_is_told_to_nobody_who_has_not_asked_for_what_is
     assert (len(told), file.leases) == (1, 0)
 
 
+@pytest.mark.parametrize("end", ["told", "failed", "forgotten", "closed"])
+def test_a_file_that_was_opened_anew_while_it_is_read_ahead_has_its_own_lease(end: str) -> None:
+    """A lease on the one was given back on the other: who sent from that one lost it, and this one stayed open for ever."""
+    world, told = World(100), list[int]()
+    one = Consumer(world, 100 << 20, take_s=0.001)
+    anew = File()
+    anew.identity, anew.pages, anew.length = one.file.identity, one.file.pages, one.size
+    under_way: list[tuple[int, int]] = []
+    for milliseconds in range(1, 1000):
+        world.run(milliseconds / 1000)
+        under_way = [
+            (job.position, job.count)
+            for device in world.reads._devices.values()
+            for job in device.under_way
+            if job.done is None
+        ]
+        if under_way:
+            break
+    one.is_gone = True
+    ((position, count),) = under_way[:1]
+    one.file.fails = end == "failed"
+    forget = world.reads.read(anew, position, count, lambda count, error: told.append(count))  # type: ignore[arg-type]
+    if end == "forgotten":
+        forget()
+    elif end == "closed":
+        world.reads.close()
+    world.run()
+    assert len(told) == (end in ("told", "failed"))
+    assert (one.file.leases, anew.leases) == (0, 0)
+
+
 def test_for_a_file_that_nobody_has_open_any_more_nothing_is_read_ahead() -> None:
     world = World(50)
     one = Consumer(world, 100 << 20, take_s=0.001)
