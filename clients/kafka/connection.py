@@ -224,6 +224,11 @@ class Connection:
         return self._transport is not None
 
     @property
+    def has_waiting(self) -> bool:
+        """True while an answer to `send` is to come: then `request` has to wait, or to go by another connection."""
+        return self._protocol.has_waiting
+
+    @property
     def versions(self) -> dict[int, tuple[int, int]]:
         """API key → lowest and highest version that the broker speaks."""
         return self._protocol.versions

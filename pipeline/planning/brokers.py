@@ -120,7 +120,7 @@ class Brokers:
             left = [where for where in wanted if where not in found]
             for node, places in self._leaders(left).items() if left else ():
                 asked = {(where.topic, where.partition): wanted[where] for where in places}
-                connection = self._client.connection(node)
+                connection = self._client.idle_connection(node)
                 for place, offset in list_offsets(connection, asked, self.name, read_committed=read_committed):
                     found[TopicPartition(*place)] = offset
 

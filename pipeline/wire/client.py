@@ -66,15 +66,18 @@ class KafkaClient:
         self._clock = clock
         self._sleep = sleep
         self._connections: dict[Address, Connection] = {}
+        #: Second connections, for requests while the first has answers on their way.
+        self._spare: dict[Address, Connection] = {}
         self._brokers: dict[int, Address] = {}
         self._coordinators: dict[tuple[str, CoordinatorKind], int] = {}
         #: Id of the cluster, if its brokers can be told which of them is meant.
         self._cluster_id: str | None = None
 
     def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        for connections in (self._connections, self._spare):
+            for connection in connections.values():
+                connection.close()
+            connections.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +97,9 @@ class KafkaClient:
         self, node_id: int, request: ApiMessage, response: type[ResponseT], *, up_to: int, at_least: int = 0
     ) -> ResponseT:
         """Send a request to that broker and wait for the answer."""
-        return self.retry(lambda: self.connection(node_id).request(request, response, up_to=up_to, at_least=at_least))
+        return self.retry(
+            lambda: self.idle_connection(node_id).request(request, response, up_to=up_to, at_least=at_least)
+        )
 
     def request_coordinator(
         self, key: str, kind: CoordinatorKind, request: ApiMessage, response: type[ResponseT], *, up_to: int,
@@ -107,7 +112,7 @@ class KafkaClient:
 
         def ask() -> ResponseT:
             try:
-                connection = self.connection(self._coordinator(key, kind))
+                connection = self.idle_connection(self._coordinator(key, kind))
                 answer = connection.request(request, response, up_to=up_to, at_least=at_least)
                 check(error_of(answer), f"{request.API_KEY.name} for {key}")
             except (BrokerError, BrokerUnreachableError):
@@ -150,9 +155,9 @@ class KafkaClient:
     # -- connections
 
     def any_connection(self) -> Connection:
-        """Return an open connection, or else one to the first broker that answers."""
-        for connection in self._connections.values():
-            if connection.is_open:
+        """Return an open connection on which no answer is to come, or else one to the first broker that answers."""
+        for connection in (*self._connections.values(), *self._spare.values()):
+            if connection.is_open and not connection.has_waiting:
                 return connection
         failed = []
         for address in dict.fromkeys([*self.settings.bootstrap, *self._brokers.values()]):
@@ -163,23 +168,15 @@ class KafkaClient:
         raise BrokerUnreachableError("; ".join(failed))
 
     def connection(self, node_id: int) -> Connection:
-        """Connection to that broker, of which metadata or a coordinator's look-up has told."""
-        if node_id not in self._brokers:
-            self.metadata([])
-        address = self._brokers.get(node_id)
-        if address is None:
-            raise BrokerUnreachableError(f"broker {node_id} is not in the cluster at the moment")
-        connection = self._connections.get(address)
-        if connection is not None and connection.is_open:
-            return connection
-        meant = None if self._cluster_id is None else MeantNode(self._cluster_id, node_id)
-        try:
-            return self._open(address, meant)
-        except BrokerUnreachableError as error:
-            self._brokers.pop(node_id, None)  # it may be somewhere else by the next attempt
-            if isinstance(error.__cause__, MisroutedError):
-                self._forget()
-            raise
+        """Connection to that broker, of which metadata or a coordinator's look-up has told. Answers to what was sent on it may
+        be still to come.
+        """
+        return self._connection(self._connections, node_id)
+
+    def idle_connection(self, node_id: int) -> Connection:
+        """The same, or a second one while answers are to come on the first: for a request and its answer."""
+        connection = self._connection(self._connections, node_id)
+        return self._connection(self._spare, node_id) if connection.has_waiting else connection
 
     def retry(self, call: Callable[[], T]) -> T:
         """The call's result, after as many attempts as `default.api.timeout.ms` allows."""
@@ -198,9 +195,29 @@ class KafkaClient:
 
     # -- inside
 
+    def _connection(self, among: dict[Address, Connection], node_id: int) -> Connection:
+        if node_id not in self._brokers:
+            self.metadata([])
+        address = self._brokers.get(node_id)
+        if address is None:
+            raise BrokerUnreachableError(f"broker {node_id} is not in the cluster at the moment")
+        connection = among.get(address)
+        if connection is not None and connection.is_open:
+            return connection
+        meant = None if self._cluster_id is None else MeantNode(self._cluster_id, node_id)
+        try:
+            return self._open(address, meant)
+        except BrokerUnreachableError as error:
+            self._brokers.pop(node_id, None)  # it may be somewhere else by the next attempt
+            if isinstance(error.__cause__, MisroutedError):
+                self._forget()
+            raise
+
     def _open(self, address: Address, meant: MeantNode | None = None) -> Connection:
         connection = Connection(address, self.settings, explain=explain, meant=meant, connect=self._connect)
-        self._connections[address] = connection
+        first = self._connections.get(address)
+        is_second = first is not None and first.is_open
+        (self._spare if is_second else self._connections)[address] = connection
         return connection
 
     def _checks_nodes(self, connection: Connection) -> bool:

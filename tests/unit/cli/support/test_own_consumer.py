@@ -11,7 +11,13 @@ from tidelog.cli.support.kafka_client import KafkaFailure
 from tidelog.cli.support.own_consumer import Chunk, OwnConsumer
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from tidelog.protocol.messages.metadata import MetadataRequest
+from tidelog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
@@ -144,6 +150,23 @@ def test_records_that_retention_took_are_told_and_reading_goes_on() -> None:
     reading = Reading(kafka, 4)
     assert reading.offsets() == list(range(10, 40))
     assert reading.told == ["t-0: offsets 4 to 9 were deleted meanwhile; going on at 10"]
+
+
+def test_records_that_retention_took_are_told_while_another_broker_s_answer_is_to_come() -> None:
+    kafka = FakeKafka({("t", 0): FakeLog(BATCHES), ("t", 1): FakeLog(BATCHES[10:], start=10)})
+    other = ("other", 9092)
+    kafka.brokers.handlers[other] = kafka.handle
+    brokers = [
+        MetadataResponseBroker(node_id=node, host=host, port=port) for node, (host, port) in ((1, ADDRESS), (2, other))
+    ]
+    parts = [MetadataResponsePartition(partition_index=number, leader_id=number + 1) for number in range(2)]
+    metadata = MetadataResponse(brokers=brokers, topics=[MetadataResponseTopic(name="t", partitions=parts)])
+    kafka.fail = lambda request: metadata if isinstance(request, MetadataRequest) else ...
+    told: list[str] = []
+    consumer = OwnConsumer(kafka.client(SMALL), "t", {0: 0, 1: 4}, ends={0: 40, 1: 40}, tell=told.append)
+    found = sorted((chunk.partition, r.offset) for chunk in consumer.read() if chunk for r in chunk.records)
+    assert found == [(0, offset) for offset in range(40)] + [(1, offset) for offset in range(10, 40)]
+    assert told == ["t-1: offsets 4 to 9 were deleted meanwhile; going on at 10"]
 
 
 def test_a_log_that_was_cut_off_is_told() -> None:
