@@ -239,12 +239,12 @@ class Producer:
         for partition, records, data in batches:
             pending = Pending((topic, partition), records, data)
             node = self._leaders.get(pending.place, -1)
-            gathered = self._gathered.setdefault(node, [])
+            gathered = self._gathered.get(node, [])
             full = sum(len(batch.data) for batch in gathered) + len(data) > REQUEST_BYTES
             if gathered and (full or any(batch.place == pending.place for batch in gathered)):
                 self._dispatch(node)
-                gathered = self._gathered.setdefault(node, [])
-            gathered.append(pending)
+                node = self._leaders.get(pending.place, -1)  # an answer may have had them looked up anew
+            self._gathered.setdefault(node, []).append(pending)
             self.bytes_sent += len(data)
 
     def flush(self) -> None:
@@ -262,14 +262,17 @@ class Producer:
         self._leaders = {place: leader.node_id for place, leader in found.items()}
 
     def _dispatch(self, node: int) -> None:
-        batches = self._gathered.pop(node, [])
-        if not batches:
-            return
+        # Meanwhile they stay among what is gathered: where an answer has all sent again, they go with it, to the leaders of then.
         while len(self._flights.get(node, ())) >= MOST_IN_FLIGHT:
             self._receive(node)
         # A broker that knows nothing of a producer takes any sequence number: a partition's first batch goes alone.
-        while self._flights.get(node) and any(batch.place in self._started - self._begun for batch in batches):
+        while self._flights.get(node) and any(
+            batch.place in self._started - self._begun for batch in self._gathered.get(node, ())
+        ):
             self._receive(node)
+        batches = self._gathered.pop(node, [])
+        if not batches:
+            return
         self._started.update(batch.place for batch in batches)
         self._add_partitions([batch.place for batch in batches])
         try:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from support.fake_brokers import Answer, FakeBrokers
 from tidelog.clients.kafka.conversations import CoordinatorKind
 from tidelog.pipeline.sink.producer import Producer, ProducerId, end_transactions
@@ -187,3 +188,18 @@ def test_transactions_of_a_coordinator_that_has_just_gone_are_ended_at_the_next(
         named = [(name, ProducerId(number, 0)) for number, name in enumerate("abc")]
         assert end_transactions(client, named, commit=True) == [True] * 3
     assert sorted(cluster.ended) == [(1, "a"), (1, "b"), (1, "c")]
+
+
+@pytest.mark.parametrize("moved_after", range(12))
+def test_a_leader_that_moves_under_a_row_of_batches_gets_them_in_order(moved_after: int) -> None:
+    cluster = Cluster([1])
+    with cluster.client() as client:
+        producer = cluster.producer(client)
+        producer.partitions(TOPIC)
+        for sequence in range(40):
+            if sequence == moved_after:
+                cluster.leaders[0] = 2
+            producer.send(TOPIC, [batch(0, sequence, b"%d" % sequence)])
+        producer.flush()
+    assert cluster.values(0) == [b"%d" % sequence for sequence in range(40)]
+    assert producer.acknowledged == {(TOPIC, 0): 40}
