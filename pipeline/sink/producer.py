@@ -308,17 +308,20 @@ class Producer:
             self._again(node, failed)
 
     def _failed(self, batches: list[Pending], answer: ProduceResponse, *, in_order: bool = False) -> list[Pending]:
-        """Batches to send again. DeliveryError for one that is refused for good."""
+        """Batches to send again. DeliveryError for one that is refused for good, once all are counted that were accepted."""
         results: dict[Place, PartitionProduceResponse] = {
             (topic.name, response.index): response
             for topic in answer.responses
             for response in topic.partition_responses
         }
         failed = []
+        refusals: list[DeliveryError] = []
         for batch in batches:
             result = results.get(batch.place)
             if result is None:
-                raise DeliveryError(f"{_name(batch.place)}: the broker's answer has no word of this partition")
+                why = f"{_name(batch.place)}: the broker's answer has no word of this partition"
+                refusals.append(DeliveryError(why))
+                continue
             code = result.error_code
             if not code or code == _KNOWN:
                 self._begun.add(batch.place)
@@ -328,7 +331,9 @@ class Producer:
                 failed.append(batch)
                 continue
             blamed = tuple((error.batch_index, error.batch_index_error_message or "") for error in result.record_errors)
-            raise RefusedError(batch.place, batch.records, code, result.error_message or "", blamed)
+            refusals.append(RefusedError(batch.place, batch.records, code, result.error_message or "", blamed))
+        if refusals:
+            raise refusals[0]
         return failed
 
     def _again(self, node: int, failed: list[Pending], unsent: Iterable[Pending] = ()) -> None:
@@ -337,9 +342,8 @@ class Producer:
         Leaders are looked up anew, so nothing may stay on its way to those of before: a newer batch would overtake it.
         """
         left = list(failed)
-        flights, self._flights = self._flights, {}
-        for number in [node, *(other for other in flights if other != node)]:
-            left += self._drain(number, flights.get(number, ()))
+        for number in [node, *(other for other in self._flights if other != node)]:
+            left += self._drain(number)
         left += unsent
         gathered, self._gathered = self._gathered, {}
         left += [batch for batches in gathered.values() for batch in batches]
@@ -388,11 +392,15 @@ class Producer:
                     with contextlib.suppress(DeliveryError):
                         self._failed([batch], answer)
 
-    def _drain(self, node: int, flights: Iterable[_Flight]) -> list[Pending]:
-        """Batches of a broker's requests that were not accepted, or whose fate is unknown."""
+    def _drain(self, node: int) -> list[Pending]:
+        """Batches of a broker's requests that were not accepted, or whose fate is unknown. DeliveryError, with what is behind
+        still on its way, for `settle`.
+        """
         left: list[Pending] = []
         broken = False
-        for flight in flights:
+        flights = self._flights.get(node, deque())
+        while flights:
+            flight = flights.popleft()
             if not broken:
                 try:
                     answer = self._client.connection(node).receive(flight.ticket)

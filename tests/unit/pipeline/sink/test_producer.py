@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.fake_brokers import Answer, FakeBrokers
 from tidelog.clients.kafka.conversations import CoordinatorKind
-from tidelog.pipeline.sink.producer import Producer, ProducerId, end_transactions
+from tidelog.pipeline.sink.producer import Producer, ProducerId, RefusedError, end_transactions
 from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.errors import ErrorCode
@@ -203,3 +203,32 @@ def test_a_leader_that_moves_under_a_row_of_batches_gets_them_in_order(moved_aft
         producer.flush()
     assert cluster.values(0) == [b"%d" % sequence for sequence in range(40)]
     assert producer.acknowledged == {(TOPIC, 0): 40}
+
+
+def test_what_was_accepted_beside_a_refused_batch_counts_as_written() -> None:
+    cluster = Cluster([1, 1, 1, 1], nodes=(1,), errors={1: [ErrorCode.INVALID_RECORD]})
+    with cluster.client() as client:
+        producer = cluster.producer(client)
+        producer.partitions(TOPIC)
+        producer.send(TOPIC, [batch(number, 0, b"a", b"b") for number in range(4)])
+        with pytest.raises(RefusedError, match="t-1: 2 records were refused: INVALID_RECORD"):
+            producer.flush()
+        producer.settle()
+    assert producer.acknowledged == {(TOPIC, number): 2 for number in (0, 2, 3)}
+
+
+def test_what_was_accepted_behind_a_refused_batch_counts_as_written() -> None:
+    cluster = Cluster([1, 1, 1], nodes=(1,))
+    with cluster.client() as client:
+        producer = cluster.producer(client)
+        producer.partitions(TOPIC)
+        producer.send(TOPIC, [batch(number, 0, b"a") for number in range(3)])
+        producer.flush()
+        cluster.errors = {0: [ErrorCode.NOT_ENOUGH_REPLICAS], 1: [ErrorCode.INVALID_RECORD]}
+        for partition, sequence in ((0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2)):
+            producer.send(TOPIC, [batch(partition, sequence, b"b")])
+        with pytest.raises(RefusedError, match="t-1: 1 records were refused: INVALID_RECORD"):
+            producer.flush()
+        producer.settle()
+    written = {(TOPIC, number): len(cluster.values(number)) for number in range(3)}
+    assert producer.acknowledged == written == {(TOPIC, 0): 1, (TOPIC, 1): 1, (TOPIC, 2): 3}
