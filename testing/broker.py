@@ -26,7 +26,7 @@ from tidelog.storage.exceptions import StorageError
 
 from .clock import Clock, MovableTime, MovableTimer, steps_of
 from .faults import Faults
-from .life import SETTLE_TIMEOUT_S, BrokerError, BrokerLife, setting_text
+from .life import SETTLE_TIMEOUT_S, BrokerError, BrokerLife, same_listeners, setting_text
 from .schedule import Rule, Schedule
 from .scheduled import Effects, ScheduledDispatcher, ScheduleState
 from .trace import Trace
@@ -130,10 +130,9 @@ class Broker(BrokerLife):
         self._remove()
 
     def restart(self) -> Self:
-        """A clean stop and a start on the same directory, port and time; connections are lost."""
-        address = self.bootstrap_servers
+        """A clean stop and a start on the same directory, ports and time; connections are lost."""
         self._end()
-        self.settings["listeners"] = f"PLAINTEXT://{address}"
+        self.settings |= same_listeners(self._addresses)
         return self.open()
 
     def _end(self) -> None:

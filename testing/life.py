@@ -26,6 +26,18 @@ def setting_text(value: object) -> str:
     return str(value)
 
 
+def same_listeners(addresses: Sequence[str]) -> dict[str, str]:
+    """Settings by which a broker listens where one did that told these `addresses`: at its ports, by its names."""
+    names: dict[str, list[str]] = {"listeners": [], "message.set.listeners": [], "http.listener": []}
+    for address in addresses:
+        name, _, place = address.partition("://")
+        if name in ("http", "https"):
+            names["http.listener"].append(place)
+        else:
+            names["message.set.listeners" if name in ("tcp", "tls") else "listeners"].append(address)
+    return {name: ",".join(found) for name, found in names.items() if found}
+
+
 class BrokerLife(ABC):
     """Usable by `with`, `async with` and by hand. Construction does not start the broker."""
 

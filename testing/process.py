@@ -30,7 +30,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from .clock import STEPS, Clock
 from .faults import Fault, Faults
-from .life import SETTLE_TIMEOUT_S, BrokerError, BrokerLife, setting_text
+from .life import SETTLE_TIMEOUT_S, BrokerError, BrokerLife, same_listeners, setting_text
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -65,15 +65,13 @@ class BrokerProcess(BrokerLife):
         self._ahead_ms = 0.0
 
     def open(self) -> Self:
-        """Starts it, after `kill` on what the last one left; returns when clients can connect. BrokerError."""
+        """Starts it, after `kill` on what the last one left, at the same ports; returns when clients can connect. BrokerError."""
         if self._process is not None:
             raise BrokerError("the broker is open already")
         if self._given is None and self.directory == Path():
             self.directory = Path(tempfile.mkdtemp(prefix="tidelog-"))
             self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
-        settings = dict(self.settings)
-        if self._bootstrap:
-            settings["listeners"] = f"PLAINTEXT://{self._bootstrap}"
+        settings = self.settings | same_listeners(self._addresses)
         options = {
             "settings": settings,
             "directory": str(self.directory),
@@ -105,14 +103,14 @@ class BrokerProcess(BrokerLife):
             self._remove()
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would; the data stay, and `open` starts it again on the same port."""
+        """SIGKILL, as a crash would; the data stay, and `open` starts it again on the same ports."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._forget()
 
     def restart(self) -> Self:
-        """A clean stop and a start on the same directory, port and time."""
+        """A clean stop and a start on the same directory, ports and time."""
         self._end()
         return self.open()
 

@@ -252,6 +252,26 @@ def test_other_listeners_are_there_when_asked_for(kind: type[Broker | BrokerProc
             assert broker.addresses[-1] == broker.http_url
 
 
+@pytest.mark.parametrize("kind", [Broker, BrokerProcess])
+def test_a_restart_keeps_all_listeners_as_they_were(kind: type[Broker | BrokerProcess]) -> None:
+    settings = {
+        "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        "listener.security.protocol.map": "INSIDE:SASL_PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "http.listener": "127.0.0.1:0",
+        "message.set.listeners": "tcp://127.0.0.1:0",
+    }
+    with kind(settings) as broker:
+        before = broker.addresses
+        assert [address.partition("://")[0] for address in before] == ["INSIDE", "OUTSIDE", "tcp", "http"]
+        broker.restart()
+        assert broker.addresses == before
+        if isinstance(broker, BrokerProcess):
+            broker.kill()
+            broker.open()
+            assert broker.addresses == before
+
+
 def test_a_temporary_directory_goes_with_the_broker() -> None:
     with Broker() as broker:
         directory = broker.directory
