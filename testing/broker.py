@@ -92,7 +92,7 @@ class Broker(BrokerLife):
         self._time.move(ahead_ms)
         self.clock = Clock(self._time, self.move)
         self._given = Path(directory) if directory is not None else None
-        self._remove: Callable[[], object] = lambda: None
+        self._temporary: weakref.finalize[..., Any] | None = None
         self.directory = self._given or Path()
         self._addresses: list[str] = []
         self._thread: threading.Thread | None = None
@@ -108,9 +108,9 @@ class Broker(BrokerLife):
         """Starts it; returns when clients can connect. BrokerError, and then nothing is left running."""
         if self._thread is not None:
             raise BrokerError("the broker is open already")
-        if self._given is None and self.directory == Path():
+        if self._given is None and (self._temporary is None or not self._temporary.alive):
             self.directory = Path(tempfile.mkdtemp(prefix="tidelog-"))
-            self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+            self._temporary = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         started = threading.Event()
         self._failures.clear()
         self._thread = threading.Thread(target=self._run, args=(started,), name="tidelog-broker", daemon=True)
@@ -128,6 +128,10 @@ class Broker(BrokerLife):
         """Stops it cleanly and removes its temporary directory. Harmless when it is closed."""
         self._end()
         self._remove()
+
+    def _remove(self) -> None:
+        if self._temporary is not None:
+            self._temporary()
 
     def restart(self) -> Self:
         """A clean stop and a start on the same directory, ports and time; connections are lost."""

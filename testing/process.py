@@ -57,7 +57,7 @@ class BrokerProcess(BrokerLife):
         self._seed = seed
         self._given = Path(directory) if directory is not None else None
         self.directory = self._given or Path()
-        self._remove: Callable[[], object] = lambda: None
+        self._temporary: weakref.finalize[..., Any] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._bootstrap = ""
         self._addresses: list[str] = []
@@ -68,9 +68,9 @@ class BrokerProcess(BrokerLife):
         """Starts it, after `kill` on what the last one left, at the same ports; returns when clients can connect. BrokerError."""
         if self._process is not None:
             raise BrokerError("the broker is open already")
-        if self._given is None and self.directory == Path():
+        if self._given is None and (self._temporary is None or not self._temporary.alive):
             self.directory = Path(tempfile.mkdtemp(prefix="tidelog-"))
-            self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+            self._temporary = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         settings = self.settings | same_listeners(self._addresses)
         options = {
             "settings": settings,
@@ -101,6 +101,10 @@ class BrokerProcess(BrokerLife):
             self._end()
         finally:
             self._remove()
+
+    def _remove(self) -> None:
+        if self._temporary is not None:
+            self._temporary()
 
     def kill(self) -> None:
         """SIGKILL, as a crash would; the data stay, and `open` starts it again on the same ports."""

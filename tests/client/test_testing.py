@@ -279,6 +279,15 @@ def test_a_temporary_directory_goes_with_the_broker() -> None:
     assert not directory.exists()
 
 
+@pytest.mark.parametrize("kind", [Broker, BrokerProcess])
+def test_a_broker_that_is_opened_again_takes_its_new_directory_away_too(kind: type[Broker | BrokerProcess]) -> None:
+    broker = kind()
+    for _ in range(2):
+        with broker:
+            assert broker.directory.is_dir()
+        assert not broker.directory.exists()
+
+
 def test_pytest_loads_the_plugin_and_nothing_else_of_ours(tmp_path: Path) -> None:
     """Those who have tidelog installed and do not use it pay for one small module."""
     (tmp_path / "test_theirs.py").write_text(
