@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
+#: What is to be killed may hang.
+KILL_TIMEOUT_S = 1.0
 _FAULT_FIELDS = ("times", "probability", "handled", "delay_s", "after_bytes")
 
 
@@ -93,6 +95,7 @@ class BrokerProcess(BrokerLife):
             raise BrokerError(f"the broker did not start: {error}") from None
         self._bootstrap = ready["bootstrap_servers"]
         self._addresses = ready["addresses"]
+        self.faults.begin()
         return self
 
     def close(self) -> None:
@@ -107,8 +110,9 @@ class BrokerProcess(BrokerLife):
             self._temporary()
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would; the data stay, and `open` starts it again on the same ports."""
+        """SIGKILL, as a crash would; the data and the faults stay, and `open` starts it again on the same ports."""
         if self._process is not None:
+            self._count_faults(KILL_TIMEOUT_S)
             self._process.kill()
             self._process.wait()
             self._forget()
@@ -123,6 +127,7 @@ class BrokerProcess(BrokerLife):
         if process is None:
             return
         assert process.stdin is not None
+        self._count_faults(STOP_TIMEOUT_S)
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         try:
@@ -133,6 +138,18 @@ class BrokerProcess(BrokerLife):
         self._forget()
         if code != 0:
             raise BrokerError(f"the broker ended with code {code}; its messages are on stderr")
+
+    def _count_faults(self, timeout_s: float) -> None:
+        """Keep what the process knows of faults, which outlive it; the last counts that are known, where it does not answer."""
+        hits = None
+        if self.faults.are_held and self._lock.acquire(timeout=timeout_s):
+            try:
+                with contextlib.suppress(BrokerError):
+                    hits = self._exchange("all_hits", {}, timeout_s).get("done")
+            finally:
+                self._lock.release()
+        # An answer to something else where a call was interrupted.
+        self.faults.end(hits if isinstance(hits, list) else ())
 
     def _forget(self) -> None:
         process, self._process = self._process, None
@@ -172,21 +189,24 @@ class BrokerProcess(BrokerLife):
 
     def _ask(self, what: str, **arguments: Any) -> Any:
         with self._lock:
-            process = self._process
-            if process is None:
-                raise BrokerError("the broker is not open")
-            assert process.stdin is not None
-            try:
-                process.stdin.write(json.dumps({"do": what, **arguments}).encode() + b"\n")
-                process.stdin.flush()
-            except BrokenPipeError:
-                raise BrokerError("the broker's process has died; its messages are on stderr") from None
-            answer = self._read(STEPS * SETTLE_TIMEOUT_S)
+            answer = self._exchange(what, arguments, STEPS * SETTLE_TIMEOUT_S)
             if what == "move":
                 self._ahead_ms = answer["done"]
         if "error" in answer:
             raise BrokerError(answer["error"])
         return answer["done"]
+
+    def _exchange(self, what: str, arguments: Mapping[str, Any], timeout_s: float) -> Any:
+        process = self._process
+        if process is None:
+            raise BrokerError("the broker is not open")
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps({"do": what, **arguments}).encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise BrokerError("the broker's process has died; its messages are on stderr") from None
+        return self._read(timeout_s)
 
     def _read(self, timeout_s: float) -> Any:
         assert self._process is not None
@@ -228,41 +248,72 @@ class _RemoteTime:
 
 
 class _RemoteFault(Fault):
-    number = -1
+    """A rule that a child keeps. `number`: in the present child, None in none; `struck`: what it did in those before."""
+
+    number: int | None = None
     ask: Callable[..., Any]
 
     @property
     def hits(self) -> int:
-        return int(self.ask("hits", fault=self.number))
+        return self.struck + (0 if self.number is None else int(self.ask("hits", fault=self.number)))
 
 
 class _RemoteFaults(Faults):
-    """Checks rules as `Faults` does, and has the child keep them."""
+    """Checks rules as `Faults` does, and has the child keep them, and the next one what is left of them."""
 
     def __init__(self, seed: int, ask: Callable[..., Any]) -> None:
         super().__init__(seed)
         self._ask = ask
+        self._has_child = False
+        self._held: list[_RemoteFault] = []
+
+    @property
+    def are_held(self) -> bool:
+        """True if the child has been told of faults."""
+        return bool(self._held)
+
+    def begin(self) -> None:
+        """A child has started: it is told of the rules that may still strike."""
+        self._has_child = True
+        for rule in self.rules:
+            assert isinstance(rule, _RemoteFault)
+            self._tell(rule)
+
+    def end(self, hits: Sequence[int]) -> None:
+        """The child is about to go. `hits`: of the faults that it was told of; none where it did not say."""
+        for fault, count in zip(self._held, hits, strict=False):
+            fault.struck += count
+        for fault in self._held:
+            fault.number = None
+        self._held.clear()
+        self._has_child = False
 
     def _add(self, fault: Fault) -> Fault:
-        super()._add(fault)
         remote = _RemoteFault(fault.api_key, fault.times, fault.probability)
         for name in (*_FAULT_FIELDS, "code"):
             setattr(remote, name, getattr(fault, name))
         remote.ask = self._ask
-        fields = {name: getattr(fault, name) for name in _FAULT_FIELDS}
-        code = None if fault.code is None else fault.code.name
-        remote.number = self._ask("fault", api=fault.api_key.name, code=code, **fields)
-        with self._lock:
-            self._rules[-1] = remote
+        super()._add(remote)
+        if self._has_child:
+            self._tell(remote)
         return remote
 
+    def _tell(self, fault: _RemoteFault) -> None:
+        fields = {name: getattr(fault, name) for name in _FAULT_FIELDS}
+        if fault.times is not None:
+            fields["times"] = fault.times - fault.struck
+        code = None if fault.code is None else fault.code.name
+        fault.number = self._ask("fault", api=fault.api_key.name, code=code, **fields)
+        self._held.append(fault)
+
     def remove(self, fault: Fault) -> None:
-        if fault in self._rules and isinstance(fault, _RemoteFault):
+        if fault in self._rules and isinstance(fault, _RemoteFault) and fault.number is not None:
             self._ask("remove_fault", fault=fault.number)
         super().remove(fault)
 
     def clear(self) -> None:
-        self._ask("clear_faults")
+        if self._has_child:
+            self._ask("clear_faults")
         super().clear()
 
 
@@ -281,7 +332,7 @@ class _Child:
             if does is None:
                 return {"error": f"there is no such command; there are {', '.join(sorted(self.commands()))}"}
             return {"done": does(**command)}
-        except (BrokerError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (BrokerError, ValueError, TypeError, LookupError, AttributeError) as error:
             return {"error": f"{error}"}
 
     @classmethod
@@ -322,6 +373,9 @@ class _Child:
 
     def do_hits(self, fault: int) -> int:
         return self._faults[fault].hits
+
+    def do_all_hits(self) -> list[int]:
+        return [fault.hits for fault in self._faults]
 
     def do_remove_fault(self, fault: int) -> None:
         self._broker.faults.remove(self._faults[fault])

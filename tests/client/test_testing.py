@@ -15,6 +15,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
+from support.wire_client import WireClient
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.testing import Broker, BrokerError, BrokerProcess
 
 AnyBroker = Broker | BrokerProcess
@@ -286,6 +289,42 @@ def test_a_broker_that_is_opened_again_takes_its_new_directory_away_too(kind: ty
         with broker:
             assert broker.directory.is_dir()
         assert not broker.directory.exists()
+
+
+@pytest.mark.parametrize("kind", [Broker, BrokerProcess])
+def test_faults_outlive_a_restart_of_their_broker(kind: type[Broker | BrokerProcess]) -> None:
+    with kind() as broker:
+        always = broker.faults.error("Metadata", "COORDINATOR_NOT_AVAILABLE", times=None)
+        twice = broker.faults.error("CreateTopics", "NOT_CONTROLLER", times=2)
+        once = broker.faults.disconnect("Fetch")
+        broker.faults.remove(once)
+        assert create_topic(broker) == ErrorCode.NOT_CONTROLLER
+        broker.restart()
+        assert (twice.hits, always.hits) == (1, 0)
+        assert broker.faults.rules == [always, twice]
+        assert [create_topic(broker) for _ in range(2)] == [ErrorCode.NOT_CONTROLLER, 0]
+        assert twice.hits == 2
+        assert broker.faults.rules == [always]
+        broker.faults.remove(always)
+        assert broker.faults.rules == []
+
+
+def test_faults_of_a_killed_process_hold_in_the_next() -> None:
+    with BrokerProcess() as broker:
+        fault = broker.faults.error("CreateTopics", "NOT_CONTROLLER", times=2)
+        assert create_topic(broker) == ErrorCode.NOT_CONTROLLER
+        assert fault.hits == 1
+        broker.kill()
+        broker.open()
+        assert [create_topic(broker) for _ in range(2)] == [ErrorCode.NOT_CONTROLLER, 0]
+        assert fault.hits == 2
+
+
+def create_topic(broker: Broker | BrokerProcess) -> int:
+    """The error code."""
+    with WireClient((broker.host, broker.port)) as client:
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+        return int(client.ask(request, 5, CreateTopicsResponse).topics[0].error_code)
 
 
 def test_pytest_loads_the_plugin_and_nothing_else_of_ours(tmp_path: Path) -> None:
