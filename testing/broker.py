@@ -38,6 +38,8 @@ log = logging.getLogger("tidelog.testing")
 T = TypeVar("T")
 
 START_TIMEOUT_S = 60.0
+#: For the event loop to say how something ended.
+ANSWER_TIMEOUT_S = 5.0
 #: Turns of the loop after a timer has fired: coroutines that it woke get to their next wait.
 TURNS = 8
 
@@ -231,8 +233,12 @@ class Broker(BrokerLife):
         async def run() -> T:
             return await make()
 
+        # What is waited for within it has its own limit, and a sentence of its own: that is to come first.
+        limit_s = SETTLE_TIMEOUT_S + ANSWER_TIMEOUT_S
         try:
-            return asyncio.run_coroutine_threadsafe(run(), self._loop).result(SETTLE_TIMEOUT_S)
+            return asyncio.run_coroutine_threadsafe(run(), self._loop).result(limit_s)
+        except TimeoutError:
+            raise BrokerError(f"the broker's event loop has not done it after {limit_s:g} s") from None
         except (ProtocolError, ConfigError, StorageError, OSError) as error:
             raise BrokerError(str(error)) from error
 

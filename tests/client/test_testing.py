@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -352,3 +353,17 @@ def test_who_starts_a_process_imports_no_daemon() -> None:
         "assert ours == [], ours\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_takes_too_long_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Broker(directory=tmp_path) as broker:
+        done = threading.Event()
+        monkeypatch.setattr("tidelog.testing.broker.SETTLE_TIMEOUT_S", 0.2)
+        monkeypatch.setattr(
+            "tidelog.storage.scheduler.ThreadPoolScheduler.settle", lambda _self, timeout_s: done.wait(timeout_s)
+        )
+        try:
+            with pytest.raises(BrokerError, match=r"is not done after 0\.2 s"):
+                broker.clock.advance(days=1)
+        finally:
+            done.set()
