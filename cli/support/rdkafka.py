@@ -108,6 +108,7 @@ class Sender:
         self._partition = partition
         self.sent = 0
         self.failed = 0
+        self._is_flushed = False
         self._why = ""
         self._first = self._last = -1
         #: Of another record of a batch that was refused as a whole: no cause of its own.
@@ -116,18 +117,18 @@ class Sender:
 
     @property
     def acknowledged(self) -> int:
-        """Once all was flushed: only failures are reported, which saves a call for each record."""
-        return self.sent - self.failed
+        """Only failures are reported, which saves a call for each record: what librdkafka still has may become one."""
+        return self.sent - self.failed - (0 if self._is_flushed else len(self._producer))
 
     def send(self, rows: Rows) -> None:
         """Waits where librdkafka's queue is full."""
+        self._is_flushed = False
         messages = rows.messages()
         if rows.headers is not None:
             self._send_singly(messages)
             return
         for index, message in enumerate(messages, self.sent + 1):
             message["callback"] = functools.partial(self._delivered, index)
-        self.sent += len(messages)
         full = self._client.KafkaError._QUEUE_FULL
         while messages:
             self._producer.produce_batch(self._topic, messages, self._partition)
@@ -141,6 +142,7 @@ class Sender:
                     left.append(message)
                 else:
                     message["callback"](error, None)
+            self.sent += len(messages) - len(left)
             messages = left
             if left:
                 self._producer.poll(_FULL_WAIT_S)
@@ -148,10 +150,9 @@ class Sender:
     def _send_singly(self, messages: list[dict[str, Any]]) -> None:
         """librdkafka takes headers of one message at a time."""
         for message in messages:
-            self.sent += 1
             partition = message.pop("partition", self._partition)
             message["headers"] = [(name.decode("utf-8", "replace"), value) for name, value in message["headers"]]
-            callback = functools.partial(self._delivered, self.sent)
+            callback = functools.partial(self._delivered, self.sent + 1)
             while True:
                 try:
                     self._producer.produce(self._topic, partition=partition, on_delivery=callback, **message)
@@ -161,6 +162,7 @@ class Sender:
                 except self._client.KafkaException as error:
                     callback(error.args[0], None)
                     break
+            self.sent += 1
             self._producer.poll(0)
 
     def pause(self) -> None:
@@ -173,6 +175,7 @@ class Sender:
         while left and waited < FLUSH_S:
             self._on_wait(f"no acknowledgement yet of {plural(left, 'record')}")
             left, waited = self._producer.flush(_NOTICE_S), waited + _NOTICE_S
+        self._is_flushed = True
         if left:
             self.failed += left
             self._why = self._why or f"no acknowledgement within {FLUSH_S:g} s"

@@ -37,6 +37,10 @@ class Producer:
         self._all = self._room = room
         self.sent: list[bytes] = []
         self.left: list[int] = []
+        self.waiting = 0
+
+    def __len__(self) -> int:
+        return self.waiting
 
     def produce_batch(self, _topic: str, messages: list[dict[str, Any]], _partition: int) -> None:
         for message in messages:
@@ -100,6 +104,33 @@ def test_acknowledgements_that_do_not_come_are_waited_for_and_told() -> None:
     producer.left = [3] * 50
     with pytest.raises(KafkaFailure, match="3 of the records were not written: no acknowledgement within 60 s"):
         sender.flush()
+
+
+def test_what_is_not_acknowledged_yet_counts_as_written_to_nobody() -> None:
+    """Ctrl-C ends the command there: it says how many records are written at least."""
+    producer = Producer(9)
+    sender = Sender(Client, producer, "t", -1)
+    sender.send(Rows([b"1", b"large", b"2", b"3"]))
+    producer.waiting = 2
+    assert sender.acknowledged == 1
+    producer.waiting, producer.left = 1, [1] * 50
+    with pytest.raises(KafkaFailure, match="2 of the records were not written"):
+        sender.flush()
+    assert sender.acknowledged == 2
+
+
+def test_records_for_which_there_was_no_room_yet_count_as_written_to_nobody() -> None:
+    class Interrupted(Producer):
+        def poll(self, seconds: float) -> None:
+            if seconds:
+                raise KeyboardInterrupt
+
+    producer = Interrupted(3)
+    sender = Sender(Client, producer, "t", -1)
+    with pytest.raises(KeyboardInterrupt):
+        sender.send(Rows([b"%d" % number for number in range(10)]))
+    producer.waiting = 3
+    assert (sender.acknowledged, producer.sent) == (0, [b"0", b"1", b"2"])
 
 
 def test_input_is_waited_for_only_where_there_is_none() -> None:
