@@ -290,9 +290,11 @@ def _run_librdkafka(
     try:
         _until_told(lambda is_stopped: reader.read(options.max_messages, ends, is_stopped))
     finally:
-        if commits:
-            reader.commit()
-        consumer.close()
+        try:
+            if commits:
+                reader.commit()
+        finally:
+            consumer.close()
     return reader.printed
 
 

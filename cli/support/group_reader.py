@@ -77,6 +77,7 @@ class GroupReader:
                         break
             consumer.close()
             if stays:
+                yield None  # a printer writes out what it holds, before that is committed
                 self._next |= consumer.positions
                 stays = self.commit()
             looked_at = float("-inf")

@@ -96,15 +96,16 @@ class Reader:
                 if waiting and self._commits:
                     self._leave_out_others(waiting)
                 batch = self._consumer.consume(1, _WAIT_S)
-            messages = self._sorted_out(batch, waiting)
+            messages, ends_seen = self._sorted_out(batch, waiting)
             if messages:
                 self._out.write(self._text(messages))
                 self.printed += len(messages)
                 if left is not None:
                     left -= len(messages)
-            if self._commits and self._clock() >= self._commit_at:
-                self._out.flush()
-                self._commit_in_between()
+            if self._commits:  # only now: what could not be written is not to be committed
+                self._note(messages, ends_seen)
+                if self._clock() >= self._commit_at:
+                    self._commit_in_between()
         self._out.flush()
 
     def _commit_in_between(self) -> None:
@@ -139,37 +140,42 @@ class Reader:
         from .kafka_client import KafkaFailure
 
         gone = {(partition.topic, partition.partition) for partition in partitions}
-        with contextlib.suppress(KafkaFailure):  # too late: they are printed again, as after any failure
+        with contextlib.suppress(KafkaFailure, OSError):  # too late: they are printed again, as after any failure
+            self._out.flush()
             self._commit({place: offset for place, offset in self._next.items() if place in gone})
         for place in gone:
             self._next.pop(place, None)
             self._committed.pop(place, None)
 
-    def _sorted_out(self, batch: list[Any], waiting: dict[int, int] | None) -> list[Any]:
-        """The records; ends of partitions and errors are taken note of."""
+    def _sorted_out(self, batch: list[Any], waiting: dict[int, int] | None) -> tuple[list[Any], list[Any]]:
+        """The records, and the messages that tell of ends of partitions. KafkaFailure for errors."""
         from .kafka_client import KafkaFailure
 
         messages = [message for message in batch if message.error() is None]
+        ends_seen = []
         if len(messages) != len(batch):
             for message in batch:
                 error = message.error()
                 if error is None:
                     continue
                 if error.code() == self._client.KafkaError._PARTITION_EOF:
-                    if self._commits:  # there may be no record before it, or a marker that is none
-                        self._next[message.topic(), message.partition()] = message.offset()
+                    ends_seen.append(message)
                     if waiting is not None and message.offset() >= waiting.get(message.partition(), 0):
                         waiting.pop(message.partition(), None)
                 elif not error.retriable():
                     raise KafkaFailure(error.str())
-        if messages and self._commits:
-            for message in _last_of_each(messages):
-                place = message.topic(), message.partition()
-                self._next[place] = max(message.offset() + 1, self._next.get(place, 0))
-        return messages
+        return messages, ends_seen
+
+    def _note(self, messages: list[Any], ends_seen: list[Any]) -> None:
+        for message in ends_seen:  # there may be no record before it, or a marker that is none
+            self._next[message.topic(), message.partition()] = message.offset()
+        for message in _last_of_each(messages):
+            place = message.topic(), message.partition()
+            self._next[place] = max(message.offset() + 1, self._next.get(place, 0))
 
     def commit(self) -> None:
-        """Commit the offsets of printed messages that are not yet. KafkaFailure."""
+        """Commit the offsets of printed messages that are not yet. KafkaFailure; OSError, where they can't be printed."""
+        self._out.flush()
         changed = {place: offset for place, offset in self._next.items() if self._committed.get(place) != offset}
         self._commit(changed)
         self._committed |= changed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import errno
 import io
 import itertools
 import json
@@ -9,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from tidelog.cli.consume import Waiting, _run_librdkafka
 from tidelog.cli.support.kafka_client import KafkaFailure
 from tidelog.cli.support.rdkafka_reader import Reader, keep_freed_memory
 from tidelog.cli.support.record_output import message_format, record_format
@@ -202,6 +205,55 @@ def test_what_was_printed_is_committed_every_five_seconds_once() -> None:
     assert seen == sorted(set(seen))
     assert seen[-1] == 30
     assert 3 <= len(seen) <= 8
+
+
+class FullDisk(io.BytesIO):
+    """Takes `room` writes, and as many flushes."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def _take(self) -> None:
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write(self, data: Any) -> int:
+        self._take()
+        self.room -= 1
+        return super().write(data)
+
+    def flush(self) -> None:
+        self._take()
+
+
+def test_what_could_not_be_written_is_not_committed() -> None:
+    consumer = Consumer([Message(0, 5), Message(1, 1)], [Message(0, 6), Message(0, 7, error=Error(EOF))])
+    out = FullDisk(1)
+    text = message_format(as_json=False, separator=None)
+    reader = Reader(Client, consumer, "t", text, out, commits=True, clock=lambda: 0.0)
+    with pytest.raises(OSError, match="No space left"):
+        reader.read(None, None, lambda: False)
+    with pytest.raises(OSError, match="No space left"):  # the last bytes may be in a buffer
+        reader.commit()
+    reader.revoked(None, [Client.TopicPartition("t", 1)])
+    assert consumer.group == {}
+    out.room = 1
+    reader.commit()
+    assert consumer.group == {0: 6}, "partition 1 is another member's by now"
+
+
+def test_a_consumer_is_closed_when_its_output_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = Consumer([Message(0, 5)])
+    closed: list[bool] = []
+    consumer.subscribe = lambda *_args, **_options: None  # type: ignore[attr-defined]
+    consumer.close = lambda: closed.append(True)  # type: ignore[attr-defined]
+    monkeypatch.setattr("tidelog.cli.support.rdkafka_reader.make_consumer", lambda *_: consumer)
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(FullDisk(0), write_through=True))
+    options = argparse.Namespace(bootstrap_server=None, output="text", group="g", max_messages=None)
+    with pytest.raises(OSError, match="No space left"):
+        _run_librdkafka(Client, options, "t", {0: 0}, None, None, Waiting("t", is_told=False))
+    assert (consumer.group, closed) == ({}, [True])
 
 
 def test_nothing_to_read_is_the_end_at_once() -> None:

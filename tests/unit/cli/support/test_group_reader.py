@@ -104,6 +104,25 @@ def test_it_goes_on_where_the_group_has_committed() -> None:
     assert member.group == {0: 10, 1: 10}
 
 
+def test_nothing_is_committed_before_its_printer_was_told_to_write_it_out() -> None:
+    """A printer has a buffer; what that could not write, on a full disk, is not to be committed."""
+    member = FakeMember([[0, 1]])
+    reading = Reading(member)
+    unwritten = 0
+    commit = member.commit
+
+    def committed(offsets: Mapping[int, int]) -> bool:
+        assert not unwritten
+        return commit(offsets)
+
+    member.commit = committed  # type: ignore[method-assign]
+    for chunk in reading.reader.read():
+        unwritten = 0 if chunk is None else unwritten + 1
+        if chunk is not None:
+            reading.reader.printed(chunk.partition, chunk.records[-1].offset + 1)
+    assert member.group == {0: 10, 1: 10}
+
+
 def test_a_group_that_begins_at_the_end_has_a_place_from_then_on() -> None:
     """Else records between two runs would be nobody's."""
     member = FakeMember([[0, 1]])
