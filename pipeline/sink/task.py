@@ -227,7 +227,9 @@ def commit_batch(
         )
         new = Committer(cluster, place.run, pause=_pause).commit(place.batch, [part for _, part, _ in done])
         if forget:
-            cluster.forget([part.task for _, part, _ in done])
+            # The rows are there: who is told of a failure writes them again.
+            with contextlib.suppress(PipelineError):
+                cluster.forget([part.task for _, part, _ in done])
     return new
 
 

@@ -1,0 +1,57 @@
+"""What the driver tells Spark of a batch's commit."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from tidelog.pipeline.exceptions import BrokerUnreachableError
+from tidelog.pipeline.sink.commit_protocol import Part, View
+from tidelog.pipeline.sink.options import parse_sink_options
+from tidelog.pipeline.sink.task import Place, Written, commit_batch
+
+
+class Cluster:
+    """Does all but what is in `fails`."""
+
+    fails: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        def do(*_: Any, **__: Any) -> bool:
+            type(self).done += (name,)
+            if name in self.fails:
+                raise BrokerUnreachableError("broker 2: no connection")
+            return True
+
+        return do
+
+    def read(self) -> View:
+        return View(None, {})
+
+
+@pytest.mark.parametrize("fails", ["sweep", "forget"])
+def test_a_write_is_no_failure_when_only_its_traces_could_not_be_taken_away(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is told of a failure writes all rows again."""
+
+    class Failing(Cluster):
+        pass
+
+    Failing.fails = (fails,)
+    monkeypatch.setattr("tidelog.pipeline.sink.task.KafkaCluster", Failing)
+    options = parse_sink_options(
+        {"kafka.bootstrap.servers": "localhost", "topic": "t", "delivery": "exactly-once"}, streaming=False
+    )
+    written = Written(1, 1, Part(0, "a", 1, 0, 1, 5), Place("job-1", "run", 0, 0, 0), 0)
+    client: Any = contextlib.nullcontext()
+    assert commit_batch(options, [written], forget=True, make_client=lambda _: client, clock_ms=lambda: 1)
+    assert Failing.done == ("fence", "write", "end_all", "end_all", "sweep", "forget")
+    Failing.fails = ("write",)
+    with pytest.raises(BrokerUnreachableError):
+        commit_batch(options, [written], forget=True, make_client=lambda _: client, clock_ms=lambda: 1)
