@@ -12,7 +12,7 @@ import re
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from ...protocol.records.exceptions import RecordTooLargeError
 from .kafka_client import KafkaFailure
 from .offsets import no_partition
 from .output import plural, written
+from .record_input import LAST_MS
 
 if TYPE_CHECKING:
     from ...pipeline.wire.client import KafkaClient
@@ -121,7 +122,6 @@ class OwnProducer:
 
     def send(self, rows: Rows) -> None:
         """Takes records; blocks while enough is in flight. KafkaFailure."""
-        count = len(rows.values)
         wrong = next(
             (at for at, part in enumerate(rows.partitions or ()) if part is not None and part >= self._partitions), None
         )
@@ -131,8 +131,12 @@ class OwnProducer:
             self.flush()
             where = no_partition(self._topic, rows.partitions[wrong] or 0, self._partitions)
             raise KafkaFailure(f"record {self.sent + 1:,}: {where}; {written(self.acknowledged)}")
-        if not count:
-            return
+        for run, now in _runs(rows, self._clock_ms()):
+            self._send(run, now)
+
+    def _send(self, rows: Rows, now: int) -> None:
+        """`now`: ms, of rows that have no timestamp."""
+        count = len(rows.values)
         placed = self._placed(rows, count)
         before = self._builder.rows
         large: RecordTooLargeError | None = None
@@ -144,7 +148,7 @@ class OwnProducer:
                 headers=None if rows.headers is None else _headers(rows.headers),
                 timestamps=None if rows.timestamps is None else _times(rows.timestamps),
                 partitions=(None, placed, 0),
-                now=self._clock_ms(),
+                now=now,
             )
         except RecordTooLargeError as error:
             large = error
@@ -224,6 +228,21 @@ class OwnProducer:
             ends = origins.index(acknowledged), origins.index(acknowledged + error.records - 1)
             what = f"records {min(ends):,} to {max(ends):,} were refused: {why}"
         return KafkaFailure(f"{what}; {written(self.acknowledged)}")
+
+
+def _runs(rows: Rows, now: int) -> Iterator[tuple[Rows, int]]:
+    """Rows in runs, each with the time of those that have none. Alone goes what a column of microseconds can't say, such as a
+    timestamp in nanoseconds.
+    """
+    start = 0
+    for at, time_ms in enumerate(rows.timestamps or ()):
+        if time_ms is not None and abs(time_ms) > LAST_MS:
+            if start < at:
+                yield rows.between(start, at), now
+            yield rows.between(at, at + 1)._replace(timestamps=None), time_ms
+            start = at + 1
+    if start < len(rows.values):
+        yield (rows.between(start, len(rows.values)) if start else rows), now
 
 
 def _binary(items: Sequence[bytes | None]) -> tuple[Any, Any, Any, int]:

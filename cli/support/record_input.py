@@ -22,7 +22,7 @@ READ_BYTES = 1 << 20
 MOST_LINE_BYTES = 64 << 20
 _FIELDS = ("key", "value", "headers", "partition", "timestamp", "topic", "offset")
 #: The largest timestamp in ms that has a number of microseconds.
-_LAST_MS = (1 << 63) // 1000 - 1
+LAST_MS = (1 << 63) // 1000 - 1
 
 Header = tuple[bytes, bytes | None]
 
@@ -49,7 +49,11 @@ class Rows(NamedTuple):
 
     def until(self, end: int) -> Rows:
         """The records before index `end`."""
-        columns: Any = (None if column is None else column[:end] for column in self)
+        return self.between(0, end)
+
+    def between(self, start: int, end: int) -> Rows:
+        """The records from index `start` on, before `end`."""
+        columns: Any = (None if column is None else column[start:end] for column in self)
         return Rows(*columns)
 
     def messages(self) -> list[dict[str, Any]]:
@@ -136,7 +140,7 @@ def _json_rows(lines: list[bytes], first: int, common: list[Header]) -> Rows:
                 bytes_of(record.get("value")),
                 [*_headers_of(record.get("headers")), *common],
                 _number(record, "partition", (1 << 31) - 1),
-                _number(record, "timestamp", _LAST_MS),
+                _number(record, "timestamp", LAST_MS),
             )
         except ValueError as error:
             raise InputError(index, str(error), rows) from None

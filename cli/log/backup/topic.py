@@ -136,7 +136,7 @@ def _copy(options: Any, topic: RestoredTopic, most_bytes: int) -> int:
                     [record.key for record in records],
                     [record.headers for record in records],
                     [part.partition] * len(records),
-                    [record.timestamp if record.timestamp >= 0 else None for record in records],
+                    [record.timestamp for record in records],
                 )
             )
             progress.done(part.size)

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.cli.support.own_producer import Origins, _binary, _headers, _times
+from support.fake_brokers import FakeBrokers
+from tidelog.cli.support.own_producer import Origins, OwnProducer, _binary, _headers, _times
+from tidelog.cli.support.record_input import Rows
+from tidelog.pipeline.wire.client import KafkaClient
+from tidelog.pipeline.wire.settings import ClientSettings
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tidelog.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from tidelog.protocol.records._batches import BatchBuilder
 from tidelog.protocol.records.memory_records import iterate_records
+from tidelog.protocol.records.record_batch import Record
+from tidelog.protocol.schema import ApiMessage
 
 Texts = st.lists(st.none() | st.binary(max_size=4), max_size=20)
 
@@ -60,3 +81,31 @@ def test_columns_come_out_as_the_records_that_went_in(data: st.DataObject) -> No
         for value, key, own, time in zip(values, keys, headers, times, strict=True)
     ]
     assert [(r.value, r.key, tuple(r.headers), r.timestamp) for r in found] == expected
+
+
+def test_any_timestamp_of_a_log_can_be_written_again() -> None:
+    """Some producers' milliseconds are nanoseconds, some records have none; a restore writes what there was."""
+    written: list[Record] = []
+
+    def handle(request: Any, _version: int) -> ApiMessage:
+        if isinstance(request, InitProducerIdRequest):
+            return InitProducerIdResponse(producer_id=1, producer_epoch=0)
+        if isinstance(request, MetadataRequest):
+            topic = MetadataResponseTopic(name="t", partitions=[MetadataResponsePartition(leader_id=1)])
+            return MetadataResponse(brokers=[MetadataResponseBroker(node_id=1, host="a", port=1)], topics=[topic])
+        assert isinstance(request, ProduceRequest)
+        (part,) = request.topic_data[0].partition_data
+        written.extend(iterate_records(bytes(part.records or b"")))
+        answer = TopicProduceResponse(name="t", partition_responses=[PartitionProduceResponse()])
+        return ProduceResponse(responses=[answer])
+
+    brokers = FakeBrokers({("a", 1): handle})
+    times = [5, 1_700_000_000_000_000_000, None, -1, (1 << 63) - 1, -(1 << 62), 6]
+    with KafkaClient(ClientSettings((("a", 1),)), connect=brokers.connect) as client:
+        producer = OwnProducer(client, "t", clock_ms=lambda: 77)
+        producer.send(Rows([b"%d" % at for at in range(len(times))], timestamps=times))
+        producer.flush()
+    assert [(record.value, record.timestamp) for record in written] == [
+        (b"%d" % at, 77 if time is None else time) for at, time in enumerate(times)
+    ]
+    assert (producer.sent, producer.acknowledged) == (len(times), len(times))
