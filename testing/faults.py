@@ -81,8 +81,9 @@ class Faults:
         """Requests of that API are answered with an error code, for every topic and partition that they name.
 
         They are not handled; with `handled` they are, and the answer lies about it: the client's retry meets what is done
-        already. Names are Kafka's: "Produce" or "PRODUCE", "NOT_LEADER_OR_FOLLOWER". ValueError for unknown ones, and for
-        an API whose answers have no error code.
+        already. A Produce with acks=0, which has no answer, ends the connection if it is not handled. Names are Kafka's:
+        "Produce" or "PRODUCE", "NOT_LEADER_OR_FOLLOWER". ValueError for unknown ones, and for an API whose answers have no
+        error code.
         """
         key = api_key(api)
         from tidelog.broker.requests.error_responses import request_class
@@ -182,6 +183,8 @@ class FaultyDispatcher:
             return self._inner.dispatch(buffer, start, end, connection)
         if fault.code is not None:
             frame = bytes(memoryview(buffer)[start:end])
+            if not fault.handled and not awaits_answer(fault.api_key, version, frame):
+                return self._hang_up(connection)
             answer = error_frame_of(fault.api_key, version, correlation_id, frame, fault.code)
             if answer is None or not fault.handled:
                 return answer if answer is not None else self._inner.dispatch(buffer, start, end, connection)
@@ -222,6 +225,20 @@ class FaultyDispatcher:
         # Before the return: no request behind this one may be answered, whose answer would go on where this one breaks off.
         connection.close_after_sending()
         return cut or None
+
+
+def awaits_answer(key: ApiKey, version: int, frame: bytes) -> bool:
+    """False for a Produce with acks=0: its client reads none, and a broker where it fails can only end the connection."""
+    if key is not ApiKey.PRODUCE:
+        return True
+    from tidelog.broker.requests.error_responses import request_class
+
+    try:
+        _, body = parse_request_header(frame)
+        request: Any = decode(request_class(key, "Request"), version, frame, body)[0]
+    except ProtocolError:
+        return True
+    return bool(request.acks)
 
 
 def error_frame_of(key: ApiKey, version: int, correlation_id: int, frame: bytes, code: ErrorCode) -> bytes | None:

@@ -124,7 +124,8 @@ class Error(What):
 def answer_error(code: str, *, handled: bool = False) -> Error:
     """An error is answered for all that the request names, by Kafka's name ("NOT_COORDINATOR").
 
-    The request is not handled; with `handled` it is, and the answer lies about it. Metadata are the real ones with the error
+    The request is not handled; with `handled` it is, and the answer lies about it. A Produce with acks=0 that is not handled
+    has its connection cut. Metadata are the real ones with the error
     in each partition. ValueError for an unknown code.
     """
     return Error(error_code(code).name, handled)

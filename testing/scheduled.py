@@ -23,7 +23,7 @@ from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.headers import parse_request_header, response_header_bytes, response_header_version
 from tidelog.protocol.schema import decode, encode
 
-from .faults import api_key, error_frame_of, whole_answer
+from .faults import api_key, awaits_answer, error_frame_of, whole_answer
 from .schedule import (
     BumpEpoch,
     Cut,
@@ -241,6 +241,10 @@ class ScheduledDispatcher:
         return sent
 
     async def _error(self, code: ErrorCode, handled: bool, request: _Request) -> Answer:
+        if not handled and not awaits_answer(request.key, request.version, request.frame):
+            request.step.note("not handled, connection cut: no answer is waited for")
+            request.connection.close("a rule of the test")
+            return None
         if request.key in _PATCHED:
             return self._with_errors(await self._handled(request), code, request)
         if request.key is ApiKey.INIT_PRODUCER_ID and not getattr(request.decoded(), "transactional_id", None):

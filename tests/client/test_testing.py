@@ -16,10 +16,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
-from support.wire_client import WireClient
+from support.wire_client import WireClient, request_frame
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from tidelog.testing import Broker, BrokerError, BrokerProcess
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
+from tidelog.testing import Broker, BrokerError, BrokerProcess, Rule, answer_error, request
 
 AnyBroker = Broker | BrokerProcess
 
@@ -367,3 +371,23 @@ def test_what_takes_too_long_is_told_by_name(tmp_path: Path, monkeypatch: pytest
                 broker.clock.advance(days=1)
         finally:
             done.set()
+
+
+@pytest.mark.parametrize("by", ["faults", "schedule"])
+def test_a_produce_that_waits_for_no_answer_gets_none(by: str) -> None:
+    """Where it fails a broker can only end the connection; an answer would be taken for the next request's."""
+    rules = [Rule(request("Produce"), answer_error("NOT_LEADER_OR_FOLLOWER"))] if by == "schedule" else None
+    with Broker(faults=rules) as broker:
+        broker.create_topic("t")
+        if by == "faults":
+            broker.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER")
+        data = build_batch([Record(0, 1, None, b"v")])
+        part = PartitionProduceData(index=0, records=data)
+        produced = ProduceRequest(acks=0, topic_data=[TopicProduceData(name="t", partition_data=[part])])
+        with WireClient((broker.host, broker.port)) as client:
+            client.send(request_frame(produced, 9))
+            assert client.is_closed_by_peer()
+        with WireClient((broker.host, broker.port)) as client:
+            client.send(request_frame(produced, 9))
+            asked = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9, MetadataResponse)
+            assert [topic.error_code for topic in asked.topics] == [0]
