@@ -22,6 +22,7 @@ from ...protocol.errors import ErrorCode
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.records.exceptions import CorruptRecordError, RecordError
 from ...protocol.records.memory_records import is_intact, iterate_records, read_header
+from ...protocol.records.record_batch import MAGIC_V2
 from .kafka_client import KafkaFailure
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ def iterate_batch_records(
             if not is_intact(buffer, header):
                 raise CorruptRecordError(f"the checksum of the batch at offset {header.base_offset} is wrong")
             records = list(iterate_records(buffer, position, position + header.size))
-            yield records if header.base_offset >= first else [each for each in records if each.offset >= first]
+            # The header of a wrapper of formats 0 and 1 has its last offset alone.
+            is_wanted = header.magic >= MAGIC_V2 and header.base_offset >= first
+            yield records if is_wanted else [each for each in records if each.offset >= first]
         position += header.size
 
 

@@ -20,6 +20,7 @@ from tidelog.protocol.messages.metadata import (
 )
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 
 
@@ -124,6 +125,17 @@ def test_a_send_that_fails_ahead_keeps_the_records_that_came(monkeypatch: pytest
     monkeypatch.setattr(Connection, "send", failing)
     assert reading.offsets() == list(range(40))
     assert reading.waits == ["the connection broke"]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_it_begins_and_ends_inside_wrappers_of_old_formats(magic: int) -> None:
+    """Whose headers do not say where they begin."""
+    records = [Record(offset, 1, None, b"%03d" % offset) for offset in range(10)]
+    sets = [
+        build_legacy_set(records, magic=magic, base_offset=base, compression=Compression.GZIP) for base in (0, 10, 20)
+    ]
+    kafka = FakeKafka({("t", 0): FakeLog(sets)})
+    assert Reading(kafka, 5, 23).offsets() == list(range(5, 23))
 
 
 def test_control_batches_and_aborted_records_are_left_out() -> None:
