@@ -225,10 +225,16 @@ class Producer:
         self.acknowledged: dict[Place, int] = {}
 
     def partitions(self, topic: str) -> int:
-        """Number of partitions of a topic. DeliveryError if the topic does not exist."""
+        """Number of partitions of a topic, once it has been made. DeliveryError if the topic does not exist."""
         self.flush()  # leaders may be others now, and nothing may overtake what is on its way to the old ones
         self._topics.add(topic)
-        self._look_up()
+
+        def look() -> None:
+            code = self._look_up().get(topic, 0)
+            if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                check(code, f"topic {topic}")
+
+        self._client.retry(look)
         count = 1 + max((number for name, number in self._leaders if name == topic), default=-1)
         if not count:
             raise DeliveryError(f"there is no topic {topic}; create it first: tidelog topics create {topic}")
@@ -257,9 +263,11 @@ class Producer:
 
     # -- inside
 
-    def _look_up(self) -> None:
-        found = leaders(self._client.metadata(sorted(self._topics)))
-        self._leaders = {place: leader.node_id for place, leader in found.items()}
+    def _look_up(self) -> dict[str, int]:
+        """Find the leaders; the error of each topic, or 0."""
+        answer = self._client.metadata(sorted(self._topics))
+        self._leaders = {place: leader.node_id for place, leader in leaders(answer).items()}
+        return {topic.name or "": topic.error_code for topic in answer.topics}
 
     def _dispatch(self, node: int) -> None:
         # Meanwhile they stay among what is gathered: where an answer has all sent again, they go with it, to the leaders of then.

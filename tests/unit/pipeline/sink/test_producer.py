@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from support.fake_brokers import Answer, FakeBrokers
 from tidelog.clients.kafka.conversations import CoordinatorKind
-from tidelog.pipeline.sink.producer import Producer, ProducerId, RefusedError, end_transactions
+from tidelog.pipeline.exceptions import BrokerError
+from tidelog.pipeline.sink.producer import DeliveryError, Producer, ProducerId, RefusedError, end_transactions
 from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.errors import ErrorCode
@@ -55,6 +56,7 @@ class Cluster:
     errors: dict[int, list[ErrorCode]] = field(default_factory=dict)
     logs: dict[int, list[bytes]] = field(default_factory=dict)
     coordinators: dict[str, int] = field(default_factory=dict)
+    topic_errors: list[ErrorCode] = field(default_factory=list)
     added: list[int] = field(default_factory=list)
     ended: list[tuple[int, str]] = field(default_factory=list)
     metadata_asked: int = 0
@@ -91,7 +93,7 @@ class Cluster:
             ]
             return MetadataResponse(
                 brokers=[MetadataResponseBroker(node_id=one, host=address(one)[0], port=9092) for one in self.nodes],
-                topics=[MetadataResponseTopic(name=TOPIC, partitions=parts)] if request.topics else [],
+                topics=[self.topic(parts)] if request.topics else [],
             )
         if isinstance(request, FindCoordinatorRequest):
             at = [(key, self.coordinators.get(key, 1)) for key in request.coordinator_keys]
@@ -121,6 +123,10 @@ class Cluster:
                 )
             ]
         )
+
+    def topic(self, parts: list[MetadataResponsePartition]) -> MetadataResponseTopic:
+        code = self.topic_errors.pop(0) if self.topic_errors else 0
+        return MetadataResponseTopic(name=TOPIC, error_code=code, partitions=[] if code else parts)
 
     def on_metadata(self) -> None:
         """For a test to have something happen."""
@@ -232,3 +238,15 @@ def test_what_was_accepted_behind_a_refused_batch_counts_as_written() -> None:
         producer.settle()
     written = {(TOPIC, number): len(cluster.values(number)) for number in range(3)}
     assert producer.acknowledged == written == {(TOPIC, 0): 1, (TOPIC, 1): 1, (TOPIC, 2): 3}
+
+
+def test_a_topic_in_the_making_is_waited_for_and_one_that_may_not_be_seen_is_told() -> None:
+    cluster = Cluster([1, 2], topic_errors=[ErrorCode.LEADER_NOT_AVAILABLE] * 3)
+    with cluster.client() as client:
+        assert cluster.producer(client).partitions(TOPIC) == 2
+        cluster.topic_errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        with pytest.raises(BrokerError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
+            cluster.producer(client).partitions(TOPIC)
+        cluster.topic_errors = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        with pytest.raises(DeliveryError, match="there is no topic t"):
+            cluster.producer(client).partitions(TOPIC)
