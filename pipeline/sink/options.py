@@ -108,6 +108,9 @@ def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOpti
         raise OptionError("txnVersion needs txnAppId, which names whose version it is")
     if "txnAppId" in own and delivery != "exactly-once":
         raise OptionError("txnAppId needs delivery=exactly-once")
+    commit_topic = own.get("commit.topic") or DEFAULT_COMMIT_TOPIC
+    if delivery == "exactly-once" and own.get("topic") == commit_topic:
+        raise OptionError(f"commit.topic is {commit_topic}, to which rows go: it needs a topic of its own")
     codec = _codec(producer.get("compression.type", "none"))
     return SinkOptions(
         client=ClientSettings.parse(bootstrap, kafka),
@@ -120,7 +123,7 @@ def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOpti
         delivery_timeout_ms=_number(producer, "delivery.timeout.ms", 120_000),
         transaction_timeout_ms=_number(producer, "transaction.timeout.ms", DEFAULT_TRANSACTION_TIMEOUT_MS, least=1000),
         prefix=own.get("transactional.id.prefix") or DEFAULT_PREFIX,
-        commit_topic=own.get("commit.topic") or DEFAULT_COMMIT_TOPIC,
+        commit_topic=commit_topic,
         application=own.get("txnAppId") or None,
         version=_number(own, "txnVersion", 0, least=0, most=(1 << 62)),
     )

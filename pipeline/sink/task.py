@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ...protocol.records._batches import BatchBuilder
 from ...protocol.records.builder import build_batch
 from ...protocol.records.record_batch import Record
-from ..exceptions import PipelineError
+from ..exceptions import OptionError, PipelineError
 from ..wire.client import KafkaClient
 from .commit_log import encode_mark, mark_key
 from .commit_protocol import Committer, LostPartError, Outcome, Part
@@ -134,6 +134,9 @@ def _write(
         for topic, rows in by_topic(batch, options.topic):
             builder = builders.get(topic)
             if builder is None:
+                if producer is not None and topic == options.commit_topic:
+                    # Its sequence numbers begin with the task's mark: a first batch would be taken for that, and dropped.
+                    raise OptionError(f"a row names the topic {topic}, which is the option commit.topic")
                 builder = builders[topic] = _builder(options, sender.partitions(topic), stamp, producer is not None)
             add_rows(builder, rows, clock_ms())
             sender.send(topic, builder.take())

@@ -44,6 +44,10 @@ def test_names_are_read_as_spark_and_kafka_write_them() -> None:
         ({**SERVER, "delivery": "twice"}, "it can be at-least-once or exactly-once"),
         ({**SERVER, "txnVersion": "3"}, "txnVersion needs txnAppId"),
         ({**SERVER, "txnAppId": "a"}, "txnAppId needs delivery=exactly-once"),
+        (
+            {**SERVER, "delivery": "exactly-once", "topic": "t", "commit.topic": "t"},
+            "commit.topic is t, to which rows go",
+        ),
     ],
 )
 def test_mistakes_are_told(given: dict[str, str], message: str) -> None:

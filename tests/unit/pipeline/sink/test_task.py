@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidelog.pipeline.exceptions import BrokerUnreachableError
+from tidelog.pipeline.exceptions import BrokerUnreachableError, OptionError
 from tidelog.pipeline.sink.commit_protocol import Part, View
 from tidelog.pipeline.sink.options import parse_sink_options
-from tidelog.pipeline.sink.task import Place, Written, commit_batch
+from tidelog.pipeline.sink.producer import ProducerId
+from tidelog.pipeline.sink.task import Place, Written, _write, commit_batch
+
+SERVER = {"kafka.bootstrap.servers": "localhost"}
 
 
 class Cluster:
@@ -45,9 +50,7 @@ def test_a_write_is_no_failure_when_only_its_traces_could_not_be_taken_away(
 
     Failing.fails = (fails,)
     monkeypatch.setattr("tidelog.pipeline.sink.task.KafkaCluster", Failing)
-    options = parse_sink_options(
-        {"kafka.bootstrap.servers": "localhost", "topic": "t", "delivery": "exactly-once"}, streaming=False
-    )
+    options = parse_sink_options(SERVER | {"topic": "t", "delivery": "exactly-once"}, streaming=False)
     written = Written(1, 1, Part(0, "a", 1, 0, 1, 5), Place("job-1", "run", 0, 0, 0), 0)
     client: Any = contextlib.nullcontext()
     assert commit_batch(options, [written], forget=True, make_client=lambda _: client, clock_ms=lambda: 1)
@@ -55,3 +58,14 @@ def test_a_write_is_no_failure_when_only_its_traces_could_not_be_taken_away(
     Failing.fails = ("write",)
     with pytest.raises(BrokerUnreachableError):
         commit_batch(options, [written], forget=True, make_client=lambda _: client, clock_ms=lambda: 1)
+
+
+def test_no_row_goes_to_the_commit_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sequence numbers would be those of the task's mark: brokers take such a batch for one that they have."""
+    options = parse_sink_options(SERVER | {"commit.topic": "c"}, streaming=True)
+    sender: Any = SimpleNamespace(producer=ProducerId(1, 0), partitions=lambda _topic: 1, send=lambda *_: None)
+    rows = SimpleNamespace(num_rows=1)
+    columns: Any = SimpleNamespace(by_topic=lambda batch, _topic: [("c", batch)], add_rows=lambda *_: None)
+    monkeypatch.setitem(sys.modules, "tidelog.pipeline.sink.arrow_rows", columns)  # which needs pyarrow
+    with pytest.raises(OptionError, match=r"a row names the topic c, which is the option commit\.topic"):
+        _write(options, [rows], sender, sender.producer, lambda: 1)
