@@ -110,7 +110,8 @@ class Broker(BrokerLife):
         """Starts it; returns when clients can connect. BrokerError, and then nothing is left running."""
         if self._thread is not None:
             raise BrokerError("the broker is open already")
-        if self._given is None and (self._temporary is None or not self._temporary.alive):
+        makes_directory = self._given is None and (self._temporary is None or not self._temporary.alive)
+        if makes_directory:
             self.directory = Path(tempfile.mkdtemp(prefix="tidelog-"))
             self._temporary = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         started = threading.Event()
@@ -122,7 +123,8 @@ class Broker(BrokerLife):
         if self._failures:
             self._thread.join()
             self._thread = None
-            self._remove()
+            if makes_directory:  # else it has the data of a life before
+                self._remove()
             raise BrokerError(f"the broker did not start: {self._failures[0]}") from self._failures[0]
         return self
 

@@ -70,7 +70,8 @@ class BrokerProcess(BrokerLife):
         """Starts it, after `kill` on what the last one left, at the same ports; returns when clients can connect. BrokerError."""
         if self._process is not None:
             raise BrokerError("the broker is open already")
-        if self._given is None and (self._temporary is None or not self._temporary.alive):
+        makes_directory = self._given is None and (self._temporary is None or not self._temporary.alive)
+        if makes_directory:
             self.directory = Path(tempfile.mkdtemp(prefix="tidelog-"))
             self._temporary = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         settings = self.settings | same_listeners(self._addresses)
@@ -91,7 +92,8 @@ class BrokerProcess(BrokerLife):
             ready = self._read(START_TIMEOUT_S)
         except BrokerError as error:
             self.kill()
-            self._remove()
+            if makes_directory:  # else it has the data of a life before
+                self._remove()
             raise BrokerError(f"the broker did not start: {error}") from None
         self._bootstrap = ready["bootstrap_servers"]
         self._addresses = ready["addresses"]

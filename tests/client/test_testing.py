@@ -6,6 +6,7 @@ The tests use the fixtures of the installed plugin. What the same does to librdk
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
@@ -297,6 +298,25 @@ def test_a_broker_that_is_opened_again_takes_its_new_directory_away_too(kind: ty
 
 
 @pytest.mark.parametrize("kind", [Broker, BrokerProcess])
+def test_a_start_that_fails_takes_no_data_of_the_life_before(kind: type[Broker | BrokerProcess]) -> None:
+    """Another program may have the port meanwhile, as where tests run side by side."""
+    with kind() as broker, socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        broker.create_topic("kept")
+        end = broker._end
+        broker._end = lambda: (end(), other.bind((broker.host, broker.port)), other.listen())  # type: ignore[assignment]
+        with pytest.raises(BrokerError, match="did not start"):
+            broker.restart()
+        broker._end = end  # type: ignore[method-assign]
+        other.close()
+        assert broker.directory.is_dir()
+        broker.open()
+        assert create_topic(broker, "kept") == ErrorCode.TOPIC_ALREADY_EXISTS
+        directory = broker.directory
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("kind", [Broker, BrokerProcess])
 def test_faults_outlive_a_restart_of_their_broker(kind: type[Broker | BrokerProcess]) -> None:
     with kind() as broker:
         always = broker.faults.error("Metadata", "COORDINATOR_NOT_AVAILABLE", times=None)
@@ -325,10 +345,10 @@ def test_faults_of_a_killed_process_hold_in_the_next() -> None:
         assert fault.hits == 2
 
 
-def create_topic(broker: Broker | BrokerProcess) -> int:
+def create_topic(broker: Broker | BrokerProcess, name: str = "t") -> int:
     """The error code."""
     with WireClient((broker.host, broker.port)) as client:
-        request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
         return int(client.ask(request, 5, CreateTopicsResponse).topics[0].error_code)
 
 
