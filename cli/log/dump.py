@@ -8,6 +8,7 @@ said below it; the exit code is 1 then.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import sys
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,6 @@ def add_parser(tools: Subparsers) -> None:
 def run(options: Any) -> int:
     """Prints; 0 when nothing is wrong with any file, else 1."""
     from ...broker.coordinator.internal_records import decoder_for
-    from ...storage.exceptions import StorageError
     from ...storage.inspect.dump import explain
     from ...storage.io.filesystem import RealFileSystem
     from ..main import failure_text
@@ -55,15 +55,14 @@ def run(options: Any) -> int:
     for path in options.files:
         problems = 0
         try:
-            file_system.stat(path)
-            decode = decoder_for(path) if options.decode else None
-            data = options.print_data or options.decode
-            parts = explain(file_system, path, records=options.deep, data=data, decode=decode)
-            problems = _print_json(path, parts) if options.json else _print_text(path, parts)
-        except BrokenPipeError:
-            raise
-        except (OSError, StorageError) as error:
-            text = failure_text(error)
+            with _reading():
+                file_system.stat(path)
+                decode = decoder_for(path) if options.decode else None
+                data = options.print_data or options.decode
+                parts = explain(file_system, path, records=options.deep, data=data, decode=decode)
+            problems = _print_json(path, _read(parts)) if options.json else _print_text(path, _read(parts))
+        except _UnreadableError as unreadable:
+            text = failure_text(unreadable.error)
             print(f"tidelog: {text if path in text else f'{path}: {text}'}", file=sys.stderr)
             problems += 1
         if problems:
@@ -71,6 +70,32 @@ def run(options: Any) -> int:
     for line in bad_files:
         print(f"tidelog: {line}", file=sys.stderr)
     return 1 if bad_files else 0
+
+
+class _UnreadableError(Exception):
+    """A file can't be read, or is none of a log: `error`. What can't be printed is an OSError."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.error,)
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    from ...storage.exceptions import StorageError
+
+    try:
+        yield
+    except (OSError, StorageError) as error:
+        raise _UnreadableError(error) from None
+
+
+def _read(parts: Iterator[Part]) -> Iterator[Part]:
+    with _reading():  # what is raised where a part is used goes past this
+        yield from parts
 
 
 def _print_text(path: str, parts: Iterator[Part]) -> int:

@@ -70,6 +70,14 @@ def test_a_reader_that_has_seen_enough(log: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("flag", ["--deep", "--json"])
+def test_an_output_that_takes_no_more_is_no_problem_of_the_file(log: Path, flag: str) -> None:
+    log.write_bytes(b"".join(batch("a", base_offset=offset) for offset in range(3000)))
+    command = f"{sys.executable} -m tidelog.broker log dump {flag} {log} >/dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "tidelog: No space left on device\n")
+
+
 def test_kafkas_own_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = tmp_path / "__consumer_offsets-7"
     directory.mkdir()
