@@ -239,14 +239,17 @@ def _run_own(
                 client, member, topic, from_beginning=options.from_beginning, ends=ends,
                 tell=_tell, on_wait=notices.wait,
             )  # fmt: skip
-            is_printed = False
+            is_printed, has_reader = False, True
             try:
                 for chunk in copy_of(reader.read(), is_stopped):
                     reader.printed(chunk.partition, chunk.records[-1].offset + 1)
+            except BrokenPipeError:
+                has_reader = False  # nor has anybody read what lies in the pipe
+                raise
             finally:
                 try:
                     out.flush()  # BrokenPipeError: nobody has read it
-                    is_printed = True
+                    is_printed = has_reader
                 finally:
                     reader.close(commits=is_printed)
 
@@ -289,6 +292,9 @@ def _run_librdkafka(
         consumer.subscribe([topic], on_revoke=reader.revoked)
     try:
         _until_told(lambda is_stopped: reader.read(options.max_messages, ends, is_stopped))
+    except BrokenPipeError:
+        commits = False  # nobody has read what lies in the pipe
+        raise
     finally:
         try:
             if commits:

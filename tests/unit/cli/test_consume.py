@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import io
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from tidelog.cli.consume import Waiting, _run_librdkafka
+from tidelog.cli.consume import Waiting, _run_librdkafka, _run_own
 from tidelog.cli.support.kafka_client import KafkaFailure
+from tidelog.cli.support.own_consumer import Chunk
 from tidelog.cli.support.rdkafka_reader import Reader, keep_freed_memory
 from tidelog.cli.support.record_output import message_format, record_format
 from tidelog.protocol.records.record_batch import Record
@@ -254,6 +256,57 @@ def test_a_consumer_is_closed_when_its_output_takes_no_more(monkeypatch: pytest.
     with pytest.raises(OSError, match="No space left"):
         _run_librdkafka(Client, options, "t", {0: 0}, None, None, Waiting("t", is_told=False))
     assert (consumer.group, closed) == ({}, [True])
+
+
+class GoneReader(io.BytesIO):
+    """A pipe: it takes what its buffer has room for, whoever reads it, and then tells that its reader has gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+
+    def write(self, data: Any) -> int:
+        self.writes += 1
+        if self.writes > 1:
+            raise BrokenPipeError
+        return super().write(data)
+
+
+def test_what_lies_in_a_pipe_whose_reader_has_gone_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tidelog consume --group g t | head -2`."""
+    consumer = Consumer([Message(0, 5)], [Message(0, 6)])
+    consumer.subscribe = lambda *_args, **_options: None  # type: ignore[attr-defined]
+    consumer.close = lambda: None  # type: ignore[attr-defined]
+    monkeypatch.setattr("tidelog.cli.support.rdkafka_reader.make_consumer", lambda *_: consumer)
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(GoneReader(), write_through=True))
+    options = argparse.Namespace(bootstrap_server=None, output="text", group="g", max_messages=None, committed=False)
+    options.from_beginning = True
+    with pytest.raises(BrokenPipeError):
+        _run_librdkafka(Client, options, "t", {0: 0}, None, None, Waiting("t", is_told=False))
+    assert consumer.group == {}
+    closed: list[bool] = []
+
+    class Group:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def read(self) -> Iterator[Chunk]:
+            for offset in range(3):
+                yield Chunk(0, [Record(offset, 1, None, b"v")])
+
+        def printed(self, _partition: int, _offset: int) -> None:
+            pass
+
+        def close(self, *, commits: bool = True) -> None:
+            closed.append(commits)
+
+    monkeypatch.setattr("tidelog.cli.support.group_member.GroupMember", Group)
+    monkeypatch.setattr("tidelog.cli.support.group_reader.GroupReader", Group)
+    monkeypatch.setattr("tidelog.cli.support.own_client.own_client", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(GoneReader(), write_through=True))
+    with pytest.raises(BrokenPipeError):
+        _run_own(options, "t", {0: 0}, None, None, Waiting("t", is_told=False))
+    assert closed == [False]
 
 
 def test_nothing_to_read_is_the_end_at_once() -> None:
