@@ -3,7 +3,7 @@ nothing but pytest until a fixture is used.
 
     tidelog_broker           a broker of the test's own, for sync and async tests; `.bootstrap_servers`, `.clock`, `.faults`,
                              `.clean(topic)`, `.create_topic(name)`
-    tidelog_session_broker   one for the whole run
+    tidelog_session_broker   one for the whole run; faults that a test makes there end with it
     @pytest.mark.tidelog(settings={"num.partitions": 3}, process=True, seed=7)     how the test's broker is made
     tidelog_settings =       (in pytest's configuration) NAME=VALUE lines for all of them
     --explore-seed N         tests under `tidelog.testing.explore` run this seed alone; what the broker saw is on their reports
@@ -53,6 +53,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Take away the faults that a test has made at the broker of the whole run: the next test would meet them."""
+    shared: Broker | None = getattr(item, "funcargs", {}).get("tidelog_session_broker")
+    if shared is None:
+        return (yield)
+    before = shared.faults.rules
+    try:
+        return (yield)
+    finally:
+        for fault in shared.faults.rules:
+            if fault not in before:
+                shared.faults.remove(fault)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
@@ -75,7 +90,7 @@ def tidelog_broker(request: pytest.FixtureRequest) -> Iterator[Broker | BrokerPr
 
 @pytest.fixture(scope="session")
 def tidelog_session_broker(request: pytest.FixtureRequest) -> Iterator[Broker | BrokerProcess]:
-    """One Kafka broker for all tests that use it: they share its topics and its time."""
+    """One Kafka broker for all tests that use it: they share its topics and its time, and not the faults that one makes."""
     with _make(request.config) as broker:
         yield broker
 

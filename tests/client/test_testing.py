@@ -367,6 +367,28 @@ def test_pytest_loads_the_plugin_and_nothing_else_of_ours(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_faults_that_a_test_has_made_end_with_it(tmp_path: Path) -> None:
+    """Also at the broker that it shares; those of a fixture for all tests stay."""
+    (tmp_path / "test_theirs.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture(scope='session')\n"
+        "def slow(tidelog_session_broker):\n"
+        "    return tidelog_session_broker.faults.delay('Fetch', 0.01)\n"
+        "@pytest.fixture\n"
+        "def address(tidelog_session_broker):\n"
+        "    return tidelog_session_broker.bootstrap_servers\n"
+        "def test_one(slow, tidelog_session_broker):\n"
+        "    tidelog_session_broker.faults.error('Produce', 'NOT_LEADER_OR_FOLLOWER', times=None)\n"
+        "    assert False\n"
+        "def test_two(slow, address, tidelog_session_broker):\n"
+        "    assert tidelog_session_broker.faults.rules == [slow]\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "assert False" in done.stdout
+
+
 def test_who_starts_a_process_imports_no_daemon() -> None:
     """It is most of a start, and the child has it to do."""
     program = (
