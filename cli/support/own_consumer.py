@@ -39,6 +39,8 @@ _WAIT_MS = 500
 #: Answers without a record of any partition, though the log reaches further, after which a gap of compaction reaches to the end.
 _EMPTY_ANSWERS = 2
 _GIVE_UP_S = 60.0
+#: How often is looked whether a partition that has no leader has one again.
+_LOOK_S = 2.0
 
 
 class Chunk(NamedTuple):
@@ -103,6 +105,8 @@ class OwnConsumer:
         self._clock = clock
         self._sleep = sleep
         self._leaders: dict[int, list[int]] = {}
+        #: When leaders are looked for that some partitions do not have.
+        self._look_at = float("inf")
         self._flights: dict[int, _Flight] = {}
         self._buffers: dict[int, bytearray] = {}
         self._empty: dict[int, int] = dict.fromkeys(positions, 0)
@@ -150,23 +154,35 @@ class OwnConsumer:
 
     def _look_up(self) -> list[int]:
         """Brokers that lead what is left, each with a fetch on its way."""
-        if not self._leaders:
-            answer = self._client.metadata([self._topic])
-            for topic in answer.topics:
-                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise KafkaFailure(f"topic {self._topic} is gone")
-                check(topic.error_code, f"topic {self._topic}")
-            found = leaders(answer)
-            for partition in self._positions:
-                leader = found.get((self._topic, partition))
-                if leader is None or leader.node_id < 0:
-                    check(ErrorCode.LEADER_NOT_AVAILABLE, f"{self._topic}-{partition}")
-                    raise AssertionError
-                self._leaders.setdefault(leader.node_id, []).append(partition)
+        if not any(self._leaders.values()) or self._clock() >= self._look_at:
+            self._find_leaders()
         for node, partitions in self._leaders.items():
             if partitions and node not in self._flights:
                 self._send(node)
         return list(self._flights)
+
+    def _find_leaders(self) -> None:
+        """Find those of partitions that have none yet. BrokerError where nothing is led of what is left."""
+        answer = self._client.metadata([self._topic])
+        for topic in answer.topics:
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise KafkaFailure(f"topic {self._topic} is gone")
+            check(topic.error_code, f"topic {self._topic}")
+        found = leaders(answer)
+        led = {partition for partitions in self._leaders.values() for partition in partitions}
+        leaderless = []
+        for partition in sorted(self._positions.keys() - led):
+            leader = found.get((self._topic, partition))
+            if leader is None or leader.node_id < 0:
+                leaderless.append(partition)
+            else:
+                self._leaders.setdefault(leader.node_id, []).append(partition)
+        self._look_at = float("inf")
+        if leaderless:
+            if not any(self._leaders.values()):
+                check(ErrorCode.LEADER_NOT_AVAILABLE, f"{self._topic}-{min(leaderless)}")
+            self._on_wait(f"{self._topic}-{min(leaderless)} has no leader")
+            self._look_at = self._clock() + _LOOK_S
 
     def _send(self, node: int) -> None:
         """Ask a broker for all of its partitions. The first one is the last one of the next time, so that none is starved."""

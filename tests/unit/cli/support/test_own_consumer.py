@@ -241,6 +241,39 @@ def test_a_daemon_that_does_not_come_back_ends_a_read_until_the_end_and_no_tail(
     assert chunk.records[0].offset == 0
 
 
+@pytest.mark.parametrize("ends", [None, {0: 40, 1: 40}])
+def test_a_partition_without_a_leader_holds_up_no_other(ends: dict[int, int] | None) -> None:
+    """As one whose disk has failed: it is read on where it is led again."""
+    kafka = FakeKafka({("t", 0): FakeLog(BATCHES), ("t", 1): FakeLog(BATCHES)})
+    led = [1, -1]
+
+    def metadata(request: Any) -> Any:
+        if not isinstance(request, MetadataRequest):
+            return ...
+        parts = [MetadataResponsePartition(partition_index=number, leader_id=node) for number, node in enumerate(led)]
+        broker = MetadataResponseBroker(node_id=1, host=ADDRESS[0], port=ADDRESS[1])
+        return MetadataResponse(brokers=[broker], topics=[MetadataResponseTopic(name="t", partitions=parts)])
+
+    kafka.fail = metadata
+    found: dict[int, list[int]] = {0: [], 1: []}
+    waits: list[str] = []
+    consumer = OwnConsumer(
+        kafka.client(SMALL), "t", {0: 0, 1: 0}, ends=ends, on_wait=waits.append, clock=lambda: kafka.pauses,
+        sleep=kafka.sleep,
+    )  # fmt: skip
+    for chunk in consumer.read():
+        if chunk is None:
+            kafka.sleep(0.5)  # as a fetch waits
+            if len(found[0]) == 40 and kafka.pauses > 20:
+                led[1] = 1
+            if kafka.pauses > 50:
+                break
+        else:
+            found[chunk.partition] += [record.offset for record in chunk.records]
+    assert found == {0: list(range(40)), 1: list(range(40))}
+    assert any("t-1" in why for why in waits)
+
+
 @pytest.mark.parametrize("most", [SIZE, 3 * SIZE])
 def test_partitions_for_which_an_answer_has_no_room_are_not_taken_for_gaps(most: int) -> None:
     """Records of the last of many large partitions were left out: answers full of others' had none of theirs, twice in a row."""
