@@ -214,7 +214,7 @@ class Draft:
         if not stale:
             return False
         names = list(topics.names())
-        if len(names) * len(stale) > expressions.INLINE_MATCHES:
+        if not expressions.is_quick(stale, names):
             self._resolve_later(stale, names)
             return False
         changed = False

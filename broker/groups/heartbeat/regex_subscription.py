@@ -1,7 +1,8 @@
 """Subscriptions by regular expression: RE2, matched against whole names of topics, internal ones too (KIP-848).
 
-RE2 takes time in proportion to its input whatever the expression, and bounded memory; a name of at most 249 characters and an
-expression that a client sends cannot hold anybody up. All of them together may: see `INLINE_MATCHES`. Any thread.
+RE2 takes time in proportion to the length of its input times the size of the program that the expression is compiled to, and
+bounded memory. Programs are kept small (`PROGRAM_BYTES`); what groups capture, which RE2 would copy for each character, is not
+asked for. Many names, or an expression whose program is large, still take long: see `is_quick`. Any thread.
 """
 
 from __future__ import annotations
@@ -14,6 +15,15 @@ from ....protocol.errors import ErrorCode, ProtocolError
 
 INLINE_MATCHES = 5_000
 """Names times expressions that are matched on the loop thread, in about a millisecond; more go to the pool."""
+INLINE_STEPS = 4_000_000
+"""Characters of names times instructions of programs that are matched there: 10 ms at the worst, when RE2 follows every way."""
+INLINE_EXPRESSIONS = 4
+"""Expressions that are compiled there at once; each of the largest takes 5 to 15 ms."""
+PROGRAM_BYTES = 1 << 20
+"""Memory of one compiled expression: a list of names of 30,000 characters has room, which is the longest that can be sent.
+One name takes up to 20 ms then, in which no other thread runs: RE2's package keeps the interpreter's lock."""
+COMPILED = 128
+"""Expressions whose programs are kept, with up to `PROGRAM_BYTES` each."""
 
 
 class ResolvedExpression(NamedTuple):
@@ -24,12 +34,14 @@ class ResolvedExpression(NamedTuple):
     timestamp_ms: int = 0
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=COMPILED)
 def _compiled(expression: str) -> Any:
     import re2  # not before somebody has an expression
 
     options = re2.Options()
     options.log_errors = False
+    options.never_capture = True
+    options.max_mem = PROGRAM_BYTES
     return re2.compile(expression, options)
 
 
@@ -45,6 +57,23 @@ def check(expression: str) -> None:
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {reason}.",
         ) from None
+
+
+def is_quick(expressions: Collection[str], names: Collection[str]) -> bool:
+    """True if the loop thread may match these expressions against the names."""
+    if len(expressions) > INLINE_EXPRESSIONS or len(expressions) * len(names) > INLINE_MATCHES:
+        return False
+    return sum(map(_program_size, expressions)) * sum(map(len, names)) <= INLINE_STEPS
+
+
+def _program_size(expression: str) -> int:
+    """Instructions of the compiled expression, 0 for one that cannot be compiled."""
+    try:
+        check(expression)
+    except ProtocolError:
+        return 0
+    size: int = _compiled(expression).programsize
+    return size
 
 
 def resolve(
