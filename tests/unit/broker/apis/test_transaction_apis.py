@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from time import thread_time
 from types import SimpleNamespace
 from typing import Any
 
@@ -351,6 +352,21 @@ def test_list(wire_node: WireNode) -> None:
     assert (answer.unknown_state_filters, len(answer.transaction_states)) == (["Nope"], 1)
     wire_node.transactions.close()
     assert ask() == (E.COORDINATOR_NOT_AVAILABLE, [])
+
+
+def test_no_pattern_holds_the_loop(wire_node: WireNode) -> None:
+    """6,000 groups made one id of 249 characters take 25 seconds."""
+    wire_node.init("a" * 249)
+
+    def ask(pattern: str) -> Any:
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        return wire_node.ask(list_transactions, request, ListTransactionsResponse, 2)
+
+    began = thread_time()
+    assert len(ask("(.*?)" * 6000).transaction_states) == 1
+    assert thread_time() - began < 1
+    ways = "|".join(f".*a.{{{count}}}b" for count in range(100))
+    assert ask(ways).error_code == E.INVALID_REGULAR_EXPRESSION, "a program that is large"
 
 
 def test_describe_transactions(wire_node: WireNode) -> None:
