@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from ....protocol.errors import ErrorCode, ProtocolError
+from ....protocol.primitives import MAX_STRING
 from ...coordinator.internal_topic import CoordinatorRecord
 from ...coordinator.runtime import append_failure
 from ..store.group import Claim, Group, GroupType, claim
@@ -76,6 +77,14 @@ class _Waiting(Generic[ResultT]):
         return self.future
 
 
+def _member_id(named: str, unique: str) -> str:
+    """Id of a new member: the name of its client or instance, as far as the whole fits into a string of the wire and the log."""
+    room = MAX_STRING - len(unique) - 1
+    if 4 * len(named) > room:  # it may have so many bytes
+        named = named.encode()[:room].decode(errors="ignore")
+    return f"{named}-{unique}"
+
+
 class GroupMembership:
     """Joins, syncs, heartbeats and leaves of all groups of this node. Loop thread."""
 
@@ -113,7 +122,7 @@ class GroupMembership:
             return JoinResult(error.code, request.member_id)
         waiting: _Waiting[JoinResult] = _Waiting()
         named = request.client_id if request.group_instance_id is None else request.group_instance_id
-        new_id = f"{named}-{self._new_uuid()}"
+        new_id = _member_id(named, self._new_uuid())
         self._apply(shard, group, self._rebalance.join(group, request, new_id, waiting, self._now()))
         return waiting.outcome(self._loop)
 

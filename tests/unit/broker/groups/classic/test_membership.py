@@ -48,6 +48,21 @@ def test_first_members_of_a_group(harness):
     assert harness.state() == "CompletingRebalance"
 
 
+@pytest.mark.parametrize("name", ["x" * 32_767, "ö" * 16_383])
+@pytest.mark.parametrize("field", ["client_id", "group_instance_id"])
+def test_an_id_made_of_the_longest_name_fits_into_the_groups_record(harness, name, field):
+    """The leader's id could not be written: its group waited for the assignment for ever."""
+    leader = Member(harness, name, **{field: name}).join()
+    other = harness.member("other").join()
+    harness.time.advance(6000)
+    assert leader.joined.member_id.startswith(name[:10_000])
+    assert leader.joined.member_id.endswith("-id1")
+    other.sync()
+    leader.sync({other.member_id: b"mine"})
+    assert (leader.synced.error, other.synced.assignment) == (ErrorCode.NONE, b"mine")
+    assert list(last_group_value(harness).members) == [leader.member_id, other.member_id]
+
+
 def test_the_initial_delay_is_extended_only_up_to_the_rebalance_timeout(harness):
     members = [harness.member("m0", rebalance_timeout_ms=7000).join()]
     for i in range(1, 10):
