@@ -1,7 +1,7 @@
 """Classic members in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup while a group migrates (KIP-848).
 
-To such a member a member epoch is its generation. It learns from a heartbeat that it should join again: when there is a newer
-target, when it has to give something up (its JoinGroup says what it still owns), or when what it waits for is free. Nobody
+To such a member a member epoch is its generation. It learns from a heartbeat that it should join again: when the group has
+changed since, when it has to give something up (its JoinGroup says what it still owns), or when what it waits for is free. Nobody
 leads: the coordinator assigns. Pure.
 """
 
@@ -140,7 +140,7 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
     session = DelaySet(Delay(DelayKind.SESSION, member_id), classic.session_timeout_ms)
     waits_in_vain = member.state is MemberState.UNRELEASED_PARTITIONS and not _waits(group, member)
     if (
-        member.member_epoch < group.assignment_epoch
+        member.member_epoch < group.group_epoch  # of members that are all classic, only a join makes a new target
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or waits_in_vain
     ):

@@ -183,3 +183,47 @@ def test_a_static_member_changes_its_protocol():
     assert consumers.group.group_epoch == epoch
     assert all(member.classic is None for member in consumers.group.members.values())
     consumers.close()
+
+
+def test_those_who_stay_take_over_what_the_last_heartbeat_member_had():
+    """Where the group may not become a classic one again, nobody but their joins gives it a new target."""
+    consumers = Consumers(Image(t=4), group_consumer_migration_policy="upgrade")
+    consumers.joins("new", "t")
+    consumers.time.advance(1_000)
+    old = joined(consumers)
+    kept = consumers.beats("new").assigned
+    consumers.beats("new", owns=kept)
+    again = join(consumers, old.member_id)
+    assert places(sync(consumers, again)) == ALL - kept
+    consumers.time.advance(1_000)
+    consumers.beats("new", member_epoch=-1)
+    assert list(consumers.group.members) == [old.member_id]
+    assert beat(consumers, again) is E.REBALANCE_IN_PROGRESS
+    last = join(consumers, old.member_id, owned=ALL - kept)
+    assert places(sync(consumers, last)) == ALL
+    assert beat(consumers, last) is E.NONE
+    consumers.close()
+
+
+def test_a_target_that_waits_for_its_interval_is_joined_for_again():
+    """The second of two classic members that join within a second gets its share with its next join."""
+    consumers = Consumers(Image(t=4), group_consumer_migration_policy="upgrade")
+    consumers.joins("new", "t")
+    consumers.time.advance(1_000)
+    first = joined(consumers)
+    second = joined(consumers)  # in the interval: there is no target yet that counts it
+    assert places(sync(consumers, second)) == set()
+    consumers.beats("new", member_epoch=-1)
+    consumers.time.advance(1_000)
+    assert beat(consumers, second) is E.REBALANCE_IN_PROGRESS
+    again = join(consumers, second.member_id)
+    sync(consumers, again)
+    assert beat(consumers, first) is E.REBALANCE_IN_PROGRESS
+    shares = {}
+    for _ in range(3):
+        for member in (first, second):
+            told = join(consumers, member.member_id, owned=shares.get(member.member_id, ()))
+            shares[member.member_id] = places(sync(consumers, told))
+    assert set().union(*shares.values()) == ALL
+    assert sorted(map(len, shares.values())) == [2, 2]
+    consumers.close()
