@@ -20,6 +20,7 @@ from ...protocol.messages.consumer_group_heartbeat import (
 )
 from ..groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
 from ..groups.store.group import GroupType
+from ..groups.store.member_memory import unusual
 from ..metadata.features import GROUP_VERSION
 from ..requests.access import requires_field, requires_request, shows
 from ..requests.authorized_operations import visible_topics
@@ -53,8 +54,9 @@ def consumer_group_heartbeat(
         check_topics(request.subscribed_topic_names, context)
         asked = _read(request, context)
         machine.check(asked)
+        names = unusual(asked.member_id, asked.instance_id, asked.rack_id, asked.client_id)
         context.services.groups.check_room(
-            request.group_id, request.member_id, (asked.subscribed_topics, asked.expression)
+            request.group_id, request.member_id, (asked.subscribed_topics, asked.expression, names)
         )
         outcome = heartbeat_groups.run(
             request.group_id, lambda group, now_ms: machine.heartbeat(group, asked, now_ms), kind=GroupType.CONSUMER

@@ -279,7 +279,7 @@ class GroupCoordinator(Coordinator[Shard]):
     def join(self, request: JoinRequest) -> JoinResult | Awaitable[JoinResult]:
         """The answer, or an awaitable of it."""
         try:
-            self.check_room(request.group_id, request.member_id, request.protocols)
+            self.check_room(request.group_id, request.member_id, request.said)
         except ProtocolError as error:
             return JoinResult(error.code, request.member_id)
         if not self._is_consumer_group(request.group_id):

@@ -22,7 +22,7 @@ from enum import StrEnum
 from ....protocol.errors import ErrorCode
 from ...coordinator.internal_topic import CoordinatorRecord
 from ..store.group import CommittedPartition, Committer, GroupType
-from ..store.member_memory import said_bytes
+from ..store.member_memory import PENDING_BYTES, said_bytes, unusual
 from ..store.records import group_key
 from .events import (
     DescribedGroup,
@@ -125,6 +125,11 @@ class Member:
         self.sync_ticket: Ticket | None = None
         self.is_new = False
 
+    @property
+    def long_names(self) -> tuple[str, ...]:
+        """What of its names is longer than usual."""
+        return unusual(self.member_id, self.group_instance_id, self.client_id, self.protocol_type)
+
     def metadata(self, protocol_name: str | None) -> bytes:
         """The member's subscription under that protocol; empty if it does not know the protocol."""
         for name, metadata in self.protocols:
@@ -163,7 +168,7 @@ class GroupMetadata:
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
-        #: Of all members' protocols.
+        #: Of all members' protocols and long names, and of ids given out.
         self.member_bytes = 0
         #: Number of members that know each protocol. (Kept, not computed: each join of a large group asks.)
         self.protocol_counts: dict[str, int] = {}
@@ -365,19 +370,31 @@ class GroupMetadata:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._count(member.protocols, 1)
+        self.member_bytes += said_bytes(member.long_names)
         member.join_ticket = ticket
-        self.pending_join_members.discard(member.member_id)
+        self._withdraw(member.member_id)
+
+    def give_out(self, member_id: str) -> None:
+        """The id is somebody's who will join with it."""
+        self.pending_join_members.add(member_id)
+        self.member_bytes += PENDING_BYTES + len(member_id)
+
+    def _withdraw(self, member_id: str) -> None:
+        if member_id in self.pending_join_members:
+            self.pending_join_members.remove(member_id)
+            self.member_bytes -= PENDING_BYTES + len(member_id)
 
     def remove(self, member_id: str) -> None:
         """Forgets a member or an id given out; the next in line leads if it led."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member.protocols, -1)
+            self.member_bytes -= said_bytes(member.long_names)
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_join_members.discard(member_id)
+        self._withdraw(member_id)
         self.pending_sync_members.discard(member_id)
 
     def update(
@@ -401,7 +418,7 @@ class GroupMetadata:
 
     def bytes_of(self, member_id: str) -> int:
         member = self.members.get(member_id)
-        return 0 if member is None else said_bytes(member.protocols)
+        return 0 if member is None else said_bytes((member.protocols, member.long_names))
 
     def _count(self, protocols: tuple[GroupProtocol, ...], by: int) -> None:
         self.member_bytes += by * said_bytes(protocols)
@@ -430,6 +447,7 @@ class GroupMetadata:
             old.protocols,
             old.assignment,
         )
+        self.member_bytes += said_bytes(new.long_names) - said_bytes(old.long_names)
         # Same place in the order of members as before.
         self.members = {
             (new_id if member_id == old_id else member_id): (new if member_id == old_id else member)

@@ -118,7 +118,7 @@ class GroupRebalance:
         elif request.requires_known_member_id:
             # KIP-394: a client whose JoinGroup times out would leave a dead member behind with each try. So it first
             # learns its id, and the id is forgotten after a session time-out unless it joins with it.
-            group.pending_join_members.add(new_id)
+            group.give_out(new_id)
             effects.append(SessionStarted(new_id, request.session_timeout_ms))
             effects.append(JoinAnswered(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, new_id)))
         else:

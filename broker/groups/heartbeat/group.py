@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..store.group import CommittedPartition, Committer, GroupType
-from ..store.member_memory import said_bytes
+from ..store.member_memory import said_bytes, unusual
 from .registry import Groups, RecordKind
 
 if TYPE_CHECKING:
@@ -72,8 +72,13 @@ class HeartbeatMember:
 
     @property
     def said(self) -> object:
-        """The member's fields whose length the client decides."""
+        """The member's fields whose length the client decides, but for its names."""
         return self.subscribed_topics
+
+    @property
+    def said_bytes(self) -> int:
+        """Bytes of what it said, and of what of its names is longer than usual."""
+        return said_bytes((self.said, unusual(self.member_id, self.instance_id, self.rack_id, self.client_id)))
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
@@ -118,14 +123,14 @@ class HeartbeatGroup(ABC, Generic[MemberT, TargetT]):
 
     def bytes_of(self, member_id: str) -> int:
         member = self.members.get(member_id)
-        return 0 if member is None else said_bytes(member.said)
+        return 0 if member is None else member.said_bytes
 
     # -- changes, for replay functions alone
 
     def put(self, member: MemberT) -> None:
         """Adds or changes a member."""
         old = self.members.get(member.member_id)
-        self.members_said += said_bytes(member.said) - (0 if old is None else said_bytes(old.said))
+        self.members_said += member.said_bytes - (0 if old is None else old.said_bytes)
         self.members[member.member_id] = member
         if old is None or old.subscribed_topics != member.subscribed_topics:
             self._count(old, member)
@@ -138,7 +143,7 @@ class HeartbeatGroup(ABC, Generic[MemberT, TargetT]):
         """Forgets a member; no matter if there is none."""
         old = self.members.pop(member_id, None)
         if old is not None:
-            self.members_said -= said_bytes(old.said)
+            self.members_said -= old.said_bytes
             self._count(old, None)
             self._release(old)
 

@@ -5,7 +5,8 @@
     all groups   128 MiB: 100,000 members with more than a kilobyte each
 
 A member's bytes are its protocols with their metadata (classic), its topics and expression (consumer, share), its topology and
-tags (streams); in memory they take up to three times that where they are names. Loop thread.
+tags (streams); in memory they take up to three times that where they are names. Ids, which may have 32 KB each, count as far as
+they are longer than ordinary ones; an id given out to a classic member that is still to join counts too. Loop thread.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ GROUP_BYTES = 16 << 20
 ALL_BYTES = 128 << 20
 LEAST_BYTES = 48
 """What a text counts as at least: Python's object takes so much before its first character."""
+USUAL_NAME = 255
+"""Characters of each of a member's ids that cost nothing: nobody's are that long."""
+PENDING_BYTES = 512
+"""What an id given out takes besides its characters: its place in the group, and the delay after which it is forgotten."""
 RECOUNT_MS = 100
 """All groups are counted at most so often: with 10,000 of them it takes a millisecond."""
 
@@ -34,6 +39,11 @@ def said_bytes(said: object) -> int:
     if isinstance(said, str | bytes):
         return max(len(said), LEAST_BYTES) if said else 0
     return sum(map(said_bytes, said)) if isinstance(said, Iterable) else 0
+
+
+def unusual(*names: str | None) -> tuple[str, ...]:
+    """What of a member's ids, client id, rack and the like is longer than usual; to be counted with what it said."""
+    return tuple(name[USUAL_NAME:] for name in names if name is not None and len(name) > USUAL_NAME)
 
 
 class MemberRoom:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ....protocol.errors import ErrorCode
 from ..heartbeat.group import HeartbeatGroup, HeartbeatMember
 from ..store.group import CommittedPartition, Committer, GroupType
-from ..store.member_memory import said_bytes
+from ..store.member_memory import said_bytes, unusual
 from .descriptions import AskedUntil, DescriptionEpochs
 from .tasks import NO_OFFSETS, OWNS_NOTHING, OwnedTasks, Task, TaskOffsets, Tasks, each_task
 from .topology import ConfiguredTopology, Topology
@@ -56,7 +56,7 @@ class StreamsMember(HeartbeatMember):
 
     @property
     def said(self) -> object:
-        return self.process_id, self.client_tags
+        return self.process_id, self.client_tags, () if self.endpoint is None else unusual(self.endpoint.host)
 
 
 class Roles(NamedTuple):

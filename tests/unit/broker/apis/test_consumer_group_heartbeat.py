@@ -11,6 +11,7 @@ from support.heartbeat_groups import Consumers, Image
 from support.permissions import EVERYTHING
 from tidelog.broker.apis.consumer_group_describe import consumer_group_describe
 from tidelog.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
+from tidelog.broker.groups.store.member_memory import GROUP_BYTES
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode as E
 from tidelog.protocol.messages.consumer_group_describe import (
@@ -128,3 +129,22 @@ def test_describe(wire):
     assert wire.describe("g")[0].authorized_operations == -0x8000_0000
     wire.image.remove("t")
     assert wire.describe("g")[0].members[0].assignment.topic_partitions == []
+
+
+def test_long_names_of_members_take_a_bounded_room():
+    """Each of four has up to 32 KB, and a member that reads nothing costs its client one request in a session."""
+    wire = Wire(1)
+    name = "x" * 30_000
+    wire.context.client_id = name
+    for number in range(500):
+        asked = {**JOIN, "subscribed_topic_names": [], "rack_id": name, "instance_id": f"{name}{number}"}
+        answer = wire.beat(member_id=f"{name}m{number}", member_epoch=0, **asked)
+        if answer.error_code:
+            break
+    assert answer.error_code == E.GROUP_MAX_SIZE_REACHED
+    group = wire.consumers.group
+    assert GROUP_BYTES - 200_000 < group.member_bytes <= GROUP_BYTES
+    assert wire.beat(member_id=f"{name}m0", member_epoch=group.members[f"{name}m0"].member_epoch).error_code == 0
+    wire.consumers.time.advance(60_000)
+    assert (group.member_bytes, len(group.members)) == (0, 0)
+    wire.consumers.close()

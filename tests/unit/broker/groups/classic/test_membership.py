@@ -8,6 +8,7 @@ import pytest
 from support.groups import Groups, Member, now, subscription
 from tidelog.broker.groups.classic.events import GroupProtocol, JoinResult, LeavingMember, SyncRequest
 from tidelog.broker.groups.classic.records import read_group_value
+from tidelog.broker.groups.store.member_memory import GROUP_BYTES
 from tidelog.broker.groups.store.records import GroupKey, group_key, read_key
 from tidelog.protocol.errors import ErrorCode
 from tidelog.storage.exceptions import KafkaStorageError
@@ -96,6 +97,37 @@ def test_an_id_that_is_not_used_is_forgotten(harness):
     assert not alice.waits_for_join  # the initial delay does not wait for ids given out
     harness.time.advance(1)
     assert now(harness.join(member_id=unused.member_id)).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_ids_given_out_take_a_bounded_room(harness):
+    """Each is kept for a session of up to 30 minutes, and may have 32 KB; nobody needs to join with any of them."""
+    harness.join(client_id="x" * 30_000)
+    for _ in range(1_000):
+        code = harness.join(client_id="x" * 30_000).error
+        if code is not ErrorCode.MEMBER_ID_REQUIRED:
+            break
+    assert code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    (group,) = harness.groups.list_groups()
+    assert GROUP_BYTES - 100_000 < group.member_bytes <= GROUP_BYTES
+    harness.time.advance(10_000)
+    assert group.member_bytes == 0
+    assert harness.join().error is ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_long_names_of_members_take_a_bounded_room(harness):
+    name = "x" * 30_000
+    for number in range(1_000):
+        outcome = harness.join(group_instance_id=f"{name}{number}", client_id=name)
+        if isinstance(outcome, JoinResult):
+            break
+    assert outcome.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    (group,) = harness.groups.list_groups()
+    assert GROUP_BYTES - 200_000 < group.member_bytes <= GROUP_BYTES
+    # Who is there joins again.
+    again = harness.join(group_instance_id=f"{name}7", client_id=name, member_id=group.static_members[f"{name}7"])
+    assert not isinstance(again, JoinResult)
+    harness.time.advance(400_000)
+    assert group.member_bytes == 0
 
 
 def test_a_rebalance_waits_for_ids_given_out(harness):

@@ -10,11 +10,13 @@ from tidelog.broker.groups.store.member_memory import (
     ALL_BYTES,
     GROUP_BYTES,
     MEMBER_BYTES,
+    PENDING_BYTES,
     RECOUNT_MS,
     MemberRoom,
     said_bytes,
+    unusual,
 )
-from tidelog.broker.groups.streams.group import StreamsGroup
+from tidelog.broker.groups.streams.group import StreamsEndpoint, StreamsGroup, StreamsMember
 from tidelog.broker.groups.streams.topology import InternalTopic, Subtopology, Topology
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
@@ -141,6 +143,28 @@ def test_a_heartbeat_group_knows_what_its_members_said() -> None:
     group.drop("b")
     group.drop("nobody")
     assert group.member_bytes == 48
+
+
+def test_names_count_as_far_as_they_are_unusual() -> None:
+    assert unusual("x" * 255, None, "") == ()
+    assert unusual("x" * 255 + "yz", None, "v" * 300) == ("yz", "v" * 45)
+    group = StreamsGroup("g")
+    group.put(StreamsMember(member_id="a" * 1255, rack_id="b" * 355, endpoint=StreamsEndpoint("h" * 455, 1)))
+    assert group.member_bytes == group.bytes_of("a" * 1255) == 1000 + 100 + 200
+    group.drop("a" * 1255)
+    assert group.member_bytes == 0
+
+
+def test_a_static_member_of_a_classic_group_that_is_replaced_counts_once() -> None:
+    group = GroupMetadata("g", 0)
+    group.add(Member("a" * 355, "i", "c", "/h", 1, 1, "consumer", ()), None)
+    group.replace_static_member("i", "a" * 355, "b" * 755, [])
+    assert group.member_bytes == group.bytes_of("b" * 755) == 500
+    group.give_out("new")
+    assert group.member_bytes == 500 + PENDING_BYTES + 3
+    group.remove("new")
+    group.remove("b" * 755)
+    assert group.member_bytes == 0
 
 
 def test_a_streams_group_counts_its_topology() -> None:
