@@ -5,10 +5,12 @@
 - 2 to 4 may set a time of retention; 6: leader epochs; 7: static members; 9: a group that does not exist is
   GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION before), and members of heartbeat groups commit with their epoch; 10: topics by id.
 - Each partition must exist. The answer waits until the commit is as durable as `__consumer_offsets` is set to be.
+- Up to 400 offsets are one batch. More are several, between which others have their turn: each is refused or written as a whole.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -23,7 +25,7 @@ from ...protocol.messages.offset_commit import (
 from ..groups.offset_commits import CommitRequest, OffsetToCommit
 from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
-from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
+from ..runtime.cooperative import CHUNK_UNITS, ChunkedResult, Steps, batches, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ PartitionT = TypeVar("PartitionT", bound=HasErrorCode)
 #: The answer as far as it is known, the offsets to commit, and for each of these its place in the answer.
 Checked = tuple[list[TopicT], list[OffsetToCommit], list[PartitionT]]
 _Checked = Checked[OffsetCommitResponseTopic, OffsetCommitResponsePartition]
+#: A code for each offset; it may be known when they are durable. ProtocolError instead where none is committed.
+Outcome = list[ErrorCode] | Awaitable[list[ErrorCode]]
 
 
 @api(
@@ -90,18 +94,24 @@ def _commit(
         return response
     if context.api_version == 0 and not context.services.groups.is_open:
         return _make_topic(request, context, checked)
-    commit = CommitRequest(
-        request.group_id,
-        offsets,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        request.retention_time_ms,
-        ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= 9 else ErrorCode.ILLEGAL_GENERATION,
-        context.api_version,
-    )
+
+    def commit(some: Sequence[OffsetToCommit]) -> Outcome:
+        asked = CommitRequest(
+            request.group_id,
+            some,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            request.retention_time_ms,
+            ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= 9 else ErrorCode.ILLEGAL_GENERATION,
+            context.api_version,
+        )
+        return context.services.groups.commit_offsets(asked)
+
+    if len(offsets) > CHUNK_UNITS:
+        return _later(response, places, commit_in_pieces(offsets, commit, context))
     try:
-        outcome = context.services.groups.commit_offsets(commit)
+        outcome = commit(offsets)
     except ProtocolError as error:
         return _fill(response, places, [error.code] * len(places))
     if isinstance(outcome, list):
@@ -115,6 +125,38 @@ async def _make_topic(request: OffsetCommitRequest, context: RequestContext, che
     await context.services.groups.ensure_topic()
     answer = _commit(request, context, checked)
     return answer if isinstance(answer, OffsetCommitResponse) else await answer
+
+
+async def commit_in_pieces(
+    offsets: Sequence[OffsetToCommit],
+    commit: Callable[[Sequence[OffsetToCommit]], Outcome],
+    context: RequestContext,
+    code_of: Callable[[ProtocolError], ErrorCode] = lambda error: error.code,
+) -> list[ErrorCode]:
+    """Codes of very many offsets, which `commit` is given piece by piece. `code_of` says what a piece is told that is refused.
+
+    No piece waits until the one before is durable.
+    """
+
+    async def when_done(outcome: Awaitable[list[ErrorCode]], count: int) -> list[ErrorCode]:
+        try:
+            return await outcome
+        except ProtocolError as error:
+            return [code_of(error)] * count
+
+    pieces: list[list[ErrorCode] | asyncio.Future[list[ErrorCode]]] = []
+    for some in batches(offsets, CHUNK_UNITS):
+        if pieces:
+            await context.next_turn()
+        try:
+            outcome = commit(some)
+        except ProtocolError as error:
+            outcome = [code_of(error)] * len(some)
+        pieces.append(outcome if isinstance(outcome, list) else asyncio.ensure_future(when_done(outcome, len(some))))
+    codes: list[ErrorCode] = []
+    for piece in pieces:
+        codes += piece if isinstance(piece, list) else await piece
+    return codes
 
 
 def check_offsets(

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -24,15 +25,14 @@ from ...protocol.messages.txn_offset_commit import (
 from ..groups.offset_commits import CommitRequest, OffsetToCommit, TxnCommitRequest
 from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
-from ..runtime.cooperative import ChunkedResult, run_in_chunks
+from ..runtime.cooperative import CHUNK_UNITS, ChunkedResult, run_in_chunks
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 from ..transactions.states import VERSION_2, Producer
-from .offset_commit import check_offsets
+from .offset_commit import Outcome, check_offsets, commit_in_pieces
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-    from ..requests.services import Services
 
 ABORTABLE_FROM = 4
 ADDS_PARTITIONS_FROM = 5
@@ -64,7 +64,7 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCon
     topics, offsets, places = await checked if isinstance(checked, ChunkedResult) else checked
     if offsets:
         try:
-            codes = await _commit(context.services, request, offsets, version)
+            codes = await _commit(context, request, offsets, version)
         except Exception as error:
             codes = [_code(error, version)] * len(places)
         for place, code in zip(places, codes, strict=True):
@@ -73,8 +73,9 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCon
 
 
 async def _commit(
-    services: Services, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], version: int
+    context: RequestContext, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], version: int
 ) -> list[ErrorCode]:
+    services = context.services
     producer = Producer(request.producer_id, request.producer_epoch)
     partition = services.groups.partition_of(request.group_id)
     if not request.transactional_id:
@@ -83,18 +84,25 @@ async def _commit(
         wait = services.transactions.get().add_partitions(request.transactional_id, producer, {partition}, VERSION_2)
         if wait is not None:
             await asyncio.shield(wait)
-    elif services.config.transaction_partition_verification_enable:
-        services.transactions.get().verify(request.transactional_id, producer, partition)
-    commit = CommitRequest(
-        request.group_id,
-        offsets,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        unknown_group_error=ErrorCode.GROUP_ID_NOT_FOUND if version >= BY_ID_FROM else ErrorCode.ILLEGAL_GENERATION,
-        version=version,
-    )
-    outcome = services.groups.commit_in_transaction(TxnCommitRequest(commit, *producer))
+
+    def commit(some: Sequence[OffsetToCommit]) -> Outcome:
+        if version < ADDS_PARTITIONS_FROM and services.config.transaction_partition_verification_enable:
+            # Before each piece: the transaction may have ended since the last one, with the epoch that is still the producer's.
+            services.transactions.get().verify(request.transactional_id, producer, partition)
+        asked = CommitRequest(
+            request.group_id,
+            some,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            unknown_group_error=ErrorCode.GROUP_ID_NOT_FOUND if version >= BY_ID_FROM else ErrorCode.ILLEGAL_GENERATION,
+            version=version,
+        )
+        return services.groups.commit_in_transaction(TxnCommitRequest(asked, *producer))
+
+    if len(offsets) > CHUNK_UNITS:
+        return await commit_in_pieces(offsets, commit, context, lambda error: _code(error, version))
+    outcome = commit(offsets)
     return outcome if isinstance(outcome, list) else await outcome
 
 

@@ -21,7 +21,7 @@ SLICE_UNITS = 100
 """Units of work in a chunk of a request of many names, 2 to 8 µs each: what a light request waits for a heavy one."""
 
 CHUNK_UNITS = 400
-"""Topics and partitions of a Produce or a Fetch in a chunk: some 1 to 4 ms."""
+"""Topics and partitions of a Produce or a Fetch, or offsets of a commit, in a chunk: some 1 to 4 ms."""
 
 
 MANY_ELEMENTS = 2 * CHUNK_UNITS

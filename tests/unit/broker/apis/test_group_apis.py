@@ -58,6 +58,7 @@ from tidelog.protocol.messages.offset_fetch import (
 )
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tidelog.protocol.schema import decode, encode
+from tidelog.storage.exceptions import KafkaStorageError
 
 TOPICS = {"t": b"t" * 16, "u": b"u" * 16}
 
@@ -432,6 +433,33 @@ def test_offset_commit_to_a_group_that_is_not_there(apis, version):
 def test_offset_commit_of_unknown_topics_only_makes_no_group(apis):
     assert commit(apis, 9, ("x", 0, 5)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert apis.harness.groups.group_count == 0
+
+
+def test_very_many_offsets_are_committed_in_pieces(apis, monkeypatch):
+    """100,000 of one request held the loop for half a second, and were refused then: they are no batch."""
+    turns = []
+
+    async def next_turn():
+        turns.append(len(apis.harness.log.records))
+        apis.harness.log.failure = KafkaStorageError("full") if turns.count(1400) == 1 else None
+
+    monkeypatch.setitem(EVERYTHING, "next_turn", next_turn)
+    rows = [("t", number % 2, number) for number in range(1_000)] + [("x", 0, 1)]
+    assert commit(apis, 9, *rows) == [0] * 1_000 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [len(batch.records) for part in apis.harness.log.batches for batch in part] == [400, 400, 200]
+    assert [fetch(apis, 9)[1]["t", part][0] for part in (0, 1)] == [998, 999]
+    assert turns.index(400) < turns.index(800), "others have their turn between the pieces"
+    # What is not durable is waited for, all pieces together; one that cannot be written fails alone.
+    apis.harness.log.durable = False
+    task = commit(apis, 9, *rows)
+    run_callbacks(apis.harness.loop)
+    assert not task.done()
+    assert len(apis.harness.log.unsynced) == 2
+    apis.harness.log.sync()
+    answer = apis.finish(task, OffsetCommitResponse, 9)
+    codes = [partition.error_code for topic in answer.topics for partition in topic.partitions]
+    failed = [ErrorCode.NOT_COORDINATOR] * 400
+    assert codes == [0] * 400 + failed + [0] * 200 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])

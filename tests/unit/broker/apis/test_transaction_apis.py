@@ -222,6 +222,32 @@ def test_offsets_of_a_transaction(wire_node: WireNode, version: int) -> None:
     assert wire_node.offset("g", partition=1) == 42
 
 
+@pytest.mark.parametrize("version", [4, 6])
+def test_very_many_offsets_of_a_transaction_are_committed_in_pieces(
+    wire_node: WireNode, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = wire_node.init()
+    if version < 5:
+        wire_node.add("tx", me, wire_node.groups.partition_of("g"))
+    ends_at = 0
+    turns = 0
+
+    async def next_turn() -> None:
+        nonlocal turns
+        turns += 1
+        if turns == ends_at:
+            await wire_node.transactions.end("tx", me, True, 2 if version >= 5 else 0)
+
+    monkeypatch.setitem(EVERYTHING, "next_turn", next_turn)
+    places = [("t", number % 2) for number in range(1_000)]
+    assert wire_node.commit_all(version, me, places) == [E.NONE] * 1_000
+    ends_at = 2 * turns  # before the last piece
+    codes = wire_node.commit_all(version, me, places)
+    over = E.INVALID_PRODUCER_EPOCH if version >= 5 else E.TRANSACTION_ABORTABLE
+    assert codes == [E.NONE] * 800 + [over] * 200
+    assert wire_node.offset("g", partition=1) == 42
+
+
 @pytest.mark.parametrize("version", range(3, 7))
 def test_offsets_of_a_member_whose_group_is_not_there(wire_node: WireNode, version: int) -> None:
     me = wire_node.init()
