@@ -191,17 +191,21 @@ class QuotaManager:
         return MAX_THROTTLE_MS if limit is None else int(limit.bound * self._windows * self._window_ms / 1000)
 
     def handled(self, client_id: str | None, seconds: float, user: str = ANONYMOUS) -> int:
-        """Charge `seconds` of the loop thread for a request; returns the throttle time in ms."""
-        return self._measured(REQUEST_PERCENTAGE, user, client_id, 100 * seconds)
+        """Charge `seconds` of the loop thread for a request; returns the throttle time in ms, a window at most (KIP-124): a
+        heartbeat behind a long request must not be late for its group's session.
+        """
+        return self._measured(REQUEST_PERCENTAGE, user, client_id, 100 * seconds, self._window_ms)
 
-    def _measured(self, key: str, user: str, client_id: str | None, units: float) -> int:
+    def _measured(
+        self, key: str, user: str, client_id: str | None, units: float, longest_ms: int = MAX_THROTTLE_MS
+    ) -> int:
         limit = self.table.limit(key, user, client_id or "")
         if limit is None:
             return 0
         now, scope = self.now_ms(), (key, *limit.scope)
         rate = self._rate(scope)
         rate.record(units, now)
-        return self._throttled(key, rate.throttle_ms(limit.bound, now))
+        return self._throttled(key, min(rate.throttle_ms(limit.bound, now), longest_ms))
 
     def connected(self, address: str, listener: str) -> int:
         """Charge a new connection from `address` to `listener`; returns the time in ms before it may be read: for its

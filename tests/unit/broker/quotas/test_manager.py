@@ -51,6 +51,17 @@ async def test_time_on_the_loop(tmp_path: Path) -> None:
         assert world.quotas.handled("d", 5.0, "alice") == 0  # and is nobody else's
 
 
+async def test_time_on_the_loop_is_waited_for_in_short_waits(tmp_path: Path) -> None:
+    """KIP-124: a window at most, so that a heartbeat behind one long request is not late for its group's session."""
+    async with topic_world(tmp_path) as world:
+        await world.quotas.alter(CLIENT, {REQUEST_PERCENTAGE: 1.0, PRODUCER_BYTE_RATE: 1.0}, False)
+        assert world.quotas.handled("c", 5.0) == 1_000
+        world.time.advance(1_000)
+        assert world.quotas.handled("c", 0.001) == 1_000, "it is over its quota still"
+        assert world.quotas.throttled_ms[REQUEST_PERCENTAGE] == 2_000
+        assert world.quotas.produced("c", 100) == 90_000  # bytes are waited for as long as they take
+
+
 async def test_partitions_are_tokens(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
         await world.quotas.alter(CLIENT, {CONTROLLER_MUTATION_RATE: 2.0}, False)
