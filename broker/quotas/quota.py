@@ -13,6 +13,7 @@ users of it, and a default is each one's own. Pure functions and one table; any 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -157,23 +158,23 @@ class QuotaTable:
 
     def __init__(self) -> None:
         self.entries: dict[Entity, dict[str, float]] = {}
-        self._keys: frozenset[str] = frozenset()
+        # Kind of quota → how many entities have one.
+        self._keys: Counter[str] = Counter()
 
     def set(self, entity: Entity, values: Mapping[str, float]) -> None:
         """Replace the quotas of `entity`; an empty mapping removes it."""
+        self._keys.subtract(self.entries.pop(entity, {}).keys())
+        self._keys.update(values.keys())
         if values:
             self.entries[entity] = dict(values)
-        else:
-            self.entries.pop(entity, None)
-        self._keys = frozenset(key for bounds in self.entries.values() for key in bounds)
 
     def has(self, key: str) -> bool:
         """True if any entity has a quota of this kind. A quick test: most brokers have none."""
-        return key in self._keys
+        return self._keys[key] > 0
 
     def limit(self, key: str, user: str, client_id: str) -> Limit | None:
         """The quota `key` that applies to this client; None if there is none."""
-        if key not in self._keys:
+        if not self._keys[key]:
             return None
         for users, clients in (
             ((USER, user), (CLIENT_ID, client_id)),
@@ -193,7 +194,7 @@ class QuotaTable:
 
     def address_limit(self, address: str) -> float | None:
         """New connections a second that `address` may make."""
-        if CONNECTION_CREATION_RATE not in self._keys:
+        if not self._keys[CONNECTION_CREATION_RATE]:
             return None
         for name in (address, None):
             bound = self.entries.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
