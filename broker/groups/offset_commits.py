@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..coordinator.internal_topic import CoordinatorRecord
 from ..coordinator.runtime import Unsynced, when_durable
+from ..runtime.cooperative import batches
 from .classic.metadata import PREPARING_REBALANCE, STABLE, GroupMetadata
 from .store.group import CommittedPartition, Committer, Group
 from .store.records import NO_TIMESTAMP, OffsetAndMetadata, offset_key, offset_value, read_offset_value
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 #: An expiry looks at about this many offsets (some milliseconds of the loop) at a time.
 OFFSETS_PER_EXPIRY_SLICE = 2000
+_PARTITIONS_AT_ONCE = 500
 NO_OFFSET = -1
 
 
@@ -388,23 +390,38 @@ class GroupCommits:
             if not shard.loaded:
                 continue
             for group in list(shard.groups.values()):
-                if shard.groups.get(group.group_id) is not group:
-                    continue  # deleted since
-                looked_at += 1 + sum(len(p) for p in shard.offsets.of_group(group.group_id).values())
-                self._expire_group(shard, group)
-                if looked_at >= OFFSETS_PER_EXPIRY_SLICE:
-                    looked_at = 0
-                    yield
+                for places in _slices(shard.offsets.of_group(group.group_id)):
+                    if shard.groups.get(group.group_id) is not group:
+                        break  # deleted since
+                    looked_at += 1 + sum(len(partitions) for _, partitions in places)
+                    self._expire_some(shard, group, places)
+                    if looked_at >= OFFSETS_PER_EXPIRY_SLICE:
+                        looked_at = 0
+                        yield
 
-    def _expire_group(self, shard: Shard, group: Group) -> None:
-        gone, none_left = shard.offsets.expired(group, self._time.milliseconds(), self._retention_ms)
+    def _expire_some(self, shard: Shard, group: Group, places: list[tuple[str, list[int]]]) -> None:
+        gone, none_left = shard.offsets.expired(group, self._time.milliseconds(), self._retention_ms, places)
         try:
             self._shards.remove_offsets(shard, group.group_id, gone)
             self.expired += len(gone)
-            if none_left and group.may_expire:
+            if none_left and group.may_expire and not shard.offsets.of_group(group.group_id):
                 self._forget(shard, group)
         except ProtocolError as error:
             log.warning("group %s: expired offsets could not be removed: %s", group.group_id, error)
+
+
+def _slices(held: Mapping[str, Collection[int]]) -> Iterator[list[tuple[str, list[int]]]]:
+    """What a group has offsets of now, so much at a time as an expiry looks at; once nothing for a group that has none."""
+    places: list[tuple[str, list[int]]] = []
+    size = 0
+    for topic, partitions in list(held.items()):
+        for some in batches(list(partitions), _PARTITIONS_AT_ONCE):
+            if size >= OFFSETS_PER_EXPIRY_SLICE:
+                yield places
+                places, size = [], 0
+            places.append((topic, some))
+            size += len(some)
+    yield places
 
 
 async def _code_when_durable(unsynced: asyncio.Future[None]) -> ErrorCode:

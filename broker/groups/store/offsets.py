@@ -9,7 +9,7 @@ thread only, except while being loaded, when one pool thread owns it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .group import Group
@@ -17,6 +17,8 @@ from .records import OffsetAndMetadata, read_offset_value
 
 #: topic → partition → value of the OffsetCommit record
 GroupOffsets = dict[str, dict[int, bytes]]
+#: A topic and some of its partitions.
+Place = tuple[str, Iterable[int]]
 
 
 class TopicPartition(NamedTuple):
@@ -155,19 +157,25 @@ class OffsetStore:
 
     # -- expiry
 
-    def expired(self, group: Group, now_ms: int, retention_ms: int) -> tuple[list[TopicPartition], bool]:
-        """Offsets of the group whose time is over, and whether that leaves none (so that an empty group may go too).
+    def expired(
+        self, group: Group, now_ms: int, retention_ms: int, places: Iterable[Place] | None = None
+    ) -> tuple[list[TopicPartition], bool]:
+        """Offsets of the group whose time is over, and whether that leaves none (so that an empty group may go too). With
+        `places` both are told of these alone.
 
         The time runs from the commit; in an empty group that once had members, from the moment it became empty. Topics
         that a present member reads are spared, and groups of unknown kind as long as they have members."""
         topics = self.of_group(group.group_id)
         gone: list[TopicPartition] = []
         kept = False
-        for topic, partitions in topics.items():
+        for topic, partitions in topics.items() if places is None else places:
+            held = topics.get(topic, {})
             if group.is_subscribed_to(topic):
                 kept = True
                 continue
-            for partition, value in partitions.items():
+            for partition in partitions:
+                if (value := held.get(partition)) is None:
+                    continue
                 committed = read_offset_value(value)
                 start_ms = group.retention_starts(committed.commit_timestamp_ms)
                 if start_ms is None:

@@ -463,6 +463,48 @@ def test_a_retention_time_of_the_clients_own(harness):
     assert fetch(harness) == {}
 
 
+def test_offsets_of_a_group_with_very_many_expire_in_turns():
+    """Those of 100,000 partitions held the loop for a second."""
+    harness = Groups(config={"offsets_retention_check_interval_ms": 100 * DAY})
+    for start in range(0, 9_000, 3_000):
+        commit(harness, *((f"t{start}", number, 5) for number in range(3_000)))
+    harness.time.advance(3 * DAY)
+    commit(harness, *(("kept", number, 5) for number in range(1_000)))
+    harness.time.advance(5 * DAY)
+    turns = []
+    expiring = harness.groups._commits.expire()
+    while True:
+        before = harness.groups.expired_offsets
+        ended = next(expiring, expiring) is expiring
+        turns.append(harness.groups.expired_offsets - before)
+        if ended:
+            break
+        if len(turns) == 1:
+            commit(harness, ("t6000", 2_999, 7))  # it is new: it stays
+    assert max(turns) <= 2_500
+    assert sum(turns) == 8_999
+    assert len(fetch(harness)) == 1_001
+    assert fetch(harness)["t6000", 2_999] == 7
+    assert fetch(harness.restarted()) == fetch(harness)
+    harness.time.advance(7 * DAY)
+    list(harness.groups._commits.expire())
+    assert harness.groups.group_count == 0
+    harness.close()
+
+
+def test_a_group_that_is_deleted_while_it_expires():
+    harness = Groups(config={"offsets_retention_check_interval_ms": 100 * DAY})
+    commit(harness, *(("t", number, 5) for number in range(5_000)))
+    harness.time.advance(8 * DAY)
+    expiring = harness.groups._commits.expire()
+    next(expiring)
+    assert harness.groups.delete_group("group") is ErrorCode.NONE
+    commit(harness, ("t", 4_999, 6))
+    list(expiring)
+    assert fetch(harness) == {("t", 4_999): 6}
+    harness.close()
+
+
 def test_empty_groups_without_offsets_are_forgotten(harness):
     (alice,) = harness.stable("alice")
     harness.groups.leave("group", [LeavingMember(alice.member_id)])
