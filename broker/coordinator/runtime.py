@@ -136,6 +136,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         #: Why shards cannot be loaded, by their index. Replaced as a whole: any thread may read it.
         self.failed: Mapping[int, str] = {}
         self._jobs: list[TimerHandle] = []
+        # What `in_turns` has not come to the end of, and when it goes on.
+        self._in_turns: dict[Iterator[None], TimerHandle] = {}
         # What reads failed shards again, or waits to.
         self._reload: TimerHandle | asyncio.Task[None] | None = None
         self.closed = False
@@ -289,8 +291,33 @@ class CoordinatorRuntime(Generic[ShardT]):
 
         self._jobs.append(self._timer.call_later(interval_ms, begin))
 
+    def in_turns(self, steps: Iterator[None]) -> None:
+        """Takes the first step at once, and each other one in a turn of the loop of its own. What is left when this closes is
+        done then. A step that fails is logged, and is the last one."""
+        if self._step(steps):
+            self._in_turns[steps] = self._timer.call_later(0, lambda: self._go_on(steps))
+
+    def _go_on(self, steps: Iterator[None]) -> None:
+        del self._in_turns[steps]
+        self.in_turns(steps)
+
+    def _step(self, steps: Iterator[None]) -> bool:
+        try:
+            next(steps)
+        except StopIteration:
+            return False
+        except Exception:
+            log.exception("%s: work in turns failed", self.topic)
+            return False
+        return True
+
     def close(self) -> None:
         """Takes no requests any more."""
+        for steps, handle in self._in_turns.items():
+            handle.cancel()
+            while self._step(steps):
+                pass
+        self._in_turns.clear()
         self.closed = True
         for job in self._jobs:
             job.cancel()

@@ -190,7 +190,7 @@ class GroupCoordinator(Coordinator[Shard]):
         self._membership.loaded(shard)
         if any(not isinstance(group, GroupMetadata) for group in shard.groups.values()):
             self.heartbeat_groups.loaded(shard)
-        self._commits.loaded(shard)
+        self._runtime.in_turns(self._commits.loaded(shard))
 
     def close(self) -> None:
         """Answers everybody who waits with NOT_COORDINATOR, then takes no requests."""
@@ -389,7 +389,7 @@ class GroupCoordinator(Coordinator[Shard]):
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Delete the committed offsets of these topics. Called after the topics have gone."""
-        self._commits.topics_deleted(topics)
+        self._runtime.in_turns(self._commits.topics_deleted(topics))
 
     # -- administration
 

@@ -18,6 +18,7 @@ from ..coordinator.runtime import Unsynced, when_durable
 from ..runtime.cooperative import batches
 from .classic.metadata import PREPARING_REBALANCE, STABLE, GroupMetadata
 from .store.group import CommittedPartition, Committer, Group
+from .store.offsets import CommittedPlace
 from .store.records import NO_TIMESTAMP, OffsetAndMetadata, offset_key, offset_value, read_offset_value
 from .store.shards import Shard, Shards
 
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 #: An expiry looks at about this many offsets (some milliseconds of the loop) at a time.
 OFFSETS_PER_EXPIRY_SLICE = 2000
 _PARTITIONS_AT_ONCE = 500
+#: Two milliseconds of the loop.
+TOMBSTONES_PER_TURN = 400
 NO_OFFSET = -1
 
 
@@ -358,27 +361,39 @@ class GroupCommits:
         self._remove(shard, group, ErrorCode.UNKNOWN_MEMBER_ID)
         return unsynced
 
-    def topics_deleted(self, topics: Collection[str]) -> None:
-        """Forgets what all groups had committed for these topics. Raises nothing: what cannot be written is logged."""
+    def topics_deleted(self, topics: Collection[str]) -> Iterator[None]:
+        """Forgets what all groups had committed for these topics, at once. Iterate to write that down: a topic may have been read
+        by very many groups. Raises nothing: what cannot be written is logged."""
+        forgotten: list[tuple[Shard, list[CommittedPlace]]] = []
         for shard in self._shards:
             if shard.loaded:
-                self._forget_topics(shard, topics)
+                forgotten.append((shard, shard.offsets.forget_topics(topics)))
             else:
                 shard.deleted_topics.update(topics)
+        return self._write_forgotten(forgotten)
 
-    def loaded(self, shard: Shard) -> None:
-        """The shard has been loaded: what was put off until then is done."""
+    def loaded(self, shard: Shard) -> Iterator[None]:
+        """The shard has been loaded: what was put off until then is done, as `topics_deleted` does it."""
         topics, shard.deleted_topics = shard.deleted_topics, set()
-        self._forget_topics(shard, topics)
+        return self._write_forgotten([(shard, shard.offsets.forget_topics(topics))])
 
-    def _forget_topics(self, shard: Shard, topics: Collection[str]) -> None:
-        for group_id in list(shard.offsets.group_ids()) if topics else ():
-            held = shard.offsets.of_group(group_id)
-            gone = [(topic, partition) for topic in topics for partition in held.get(topic, {})]
-            try:
-                self._shards.remove_offsets(shard, group_id, gone)
-            except ProtocolError as error:
-                log.error("group %s: offsets of deleted topics remain: %s", group_id, error)
+    def _write_forgotten(self, forgotten: Sequence[tuple[Shard, list[CommittedPlace]]]) -> Iterator[None]:
+        """Tombstones for all but what was committed again meanwhile, to a new topic of the name."""
+        written = 0
+        for shard, places in forgotten:
+            for some in batches(places, TOMBSTONES_PER_TURN):
+                if written + len(some) > TOMBSTONES_PER_TURN:
+                    yield
+                    written = 0
+                written += len(some)
+                records = [CoordinatorRecord(offset_key(*place), None) for place in some if place not in shard.offsets]
+                try:
+                    if records:
+                        self._shards.append(shard, records)
+                except ProtocolError as error:
+                    log.error(
+                        "%s: offsets of deleted topics remain: %s", ", ".join({place[1] for place in some}), error
+                    )
 
     # -- expiry
 

@@ -9,7 +9,7 @@ thread only, except while being loaded, when one pool thread owns it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from .group import Group
@@ -17,6 +17,8 @@ from .records import OffsetAndMetadata, read_offset_value
 
 #: topic → partition → value of the OffsetCommit record
 GroupOffsets = dict[str, dict[int, bytes]]
+#: Group, topic and partition.
+CommittedPlace = tuple[str, str, int]
 #: A topic and some of its partitions.
 Place = tuple[str, Iterable[int]]
 
@@ -72,6 +74,30 @@ class OffsetStore:
             if not topics:
                 del self._by_group[group_id]
         return True
+
+    def __contains__(self, place: CommittedPlace) -> bool:
+        """True if there is an offset, or an open transaction has one."""
+        group_id, topic, partition = place
+        return partition in self.of_group(group_id).get(topic, {}) or self.has_pending(group_id, topic, partition)
+
+    def forget_topics(self, topics: Collection[str]) -> list[CommittedPlace]:
+        """Forget the offsets of these topics, those of open transactions too; return where they were."""
+        gone: dict[CommittedPlace, None] = {}
+        for group_id, held in list(self._by_group.items()) if topics else ():
+            for topic in topics:
+                partitions = held.pop(topic, {})
+                self.count -= len(partitions)
+                gone.update(dict.fromkeys((group_id, topic, partition) for partition in partitions))
+            if not held:
+                del self._by_group[group_id]
+        for producer_id, pending in list(self._pending.items()):
+            theirs = [place for place in pending if place[1] in topics]
+            for place in theirs:
+                del pending[place]
+            if not pending:
+                del self._pending[producer_id]
+            gone.update(dict.fromkeys(theirs))
+        return list(gone)
 
     def _put(self, group_id: str, topic: str, partition: int, value: bytes) -> None:
         partitions = self._by_group.setdefault(group_id, {}).setdefault(topic, {})

@@ -402,6 +402,52 @@ def test_offsets_of_deleted_topics_go(harness):
     assert fetch(again) == {("u", 0): 6}
 
 
+def test_offsets_of_a_topic_that_very_many_groups_read_go_in_turns(harness):
+    """5,000 groups' tombstones were a batch each, 0.2 seconds of the loop."""
+    groups = [f"group{number}" for number in range(2_000)]
+    for group_id in groups:
+        commit(harness, ("t", 0, 5), ("u", 0, 6), group_id=group_id)
+    commit(harness, ("t", 1, 5), group_id="again")
+    before = len(harness.log.records)
+    harness.groups.topics_deleted(["t"])
+    assert all(fetch(harness, group_id=group_id) == {("u", 0): 6} for group_id in groups), "at once"
+    assert harness.groups.offset_count == 2_000
+    assert len(harness.log.records) - before <= 400
+    # A topic of the name is made anew, and offsets for it are committed before all tombstones are written.
+    commit(harness, ("t", 0, 1), group_id=groups[-1])
+    commit(harness, ("t", 1, 1), group_id="again")
+    for _ in range(10):
+        harness.time.advance(1)
+    assert [value for _, value in harness.log.records].count(None) == 2_001 - 2
+    assert max(len(batch.records) for part in harness.log.batches for batch in part) <= 400
+    again = harness.restarted()
+    assert fetch(again, group_id=groups[0]) == {("u", 0): 6}
+    assert fetch(again, group_id=groups[-1]) == {("u", 0): 6, ("t", 0): 1}
+    assert fetch(again, group_id="again") == {("t", 1): 1}
+    assert again.groups.offset_count == harness.groups.offset_count == 2_002
+
+
+def test_tombstones_of_a_deleted_topic_are_written_before_the_coordinator_closes():
+    harness = Groups()
+    for number in range(1_000):
+        commit(harness, ("t", 0, 5), group_id=f"group{number}")
+    harness.groups.topics_deleted(["t"])
+    harness.groups.close()
+    again = harness.restarted()
+    assert again.groups.offset_count == 0
+    harness.close()
+
+
+def test_offsets_of_open_transactions_for_a_deleted_topic_go(harness):
+    commit = CommitRequest("group", [OffsetToCommit("t", 0, 5), OffsetToCommit("u", 0, 5)])
+    harness.groups.commit_in_transaction(TxnCommitRequest(commit, 7, 0))
+    harness.groups.topics_deleted(["t"])
+    index = harness.groups.partition_of("group").partition
+    harness.log.put(index, 7, [(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00")], is_control=True)
+    harness.groups.end_transaction(index, 7, True, None)
+    assert fetch(harness) == fetch(harness.restarted()) == {("u", 0): 5}
+
+
 # -- expiry
 
 
