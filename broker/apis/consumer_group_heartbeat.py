@@ -56,7 +56,10 @@ def consumer_group_heartbeat(
         machine.check(asked)
         names = unusual(asked.member_id, asked.instance_id, asked.rack_id, asked.client_id)
         context.services.groups.check_room(
-            request.group_id, request.member_id, (asked.subscribed_topics, asked.expression, names)
+            request.group_id,
+            request.member_id,
+            (asked.subscribed_topics, asked.expression, names),
+            asked.instance_id,
         )
         outcome = heartbeat_groups.run(
             request.group_id, lambda group, now_ms: machine.heartbeat(group, asked, now_ms), kind=GroupType.CONSUMER

@@ -63,7 +63,7 @@ def streams_group_heartbeat(
         host = None if read.endpoint is None else read.endpoint.host
         names = unusual(read.member_id, read.instance_id, read.rack_id, read.client_id, host)
         said = read.topology, read.client_tags, read.process_id, read.task_offsets, names
-        context.services.groups.check_room(request.group_id, request.member_id, said)
+        context.services.groups.check_room(request.group_id, request.member_id, said, read.instance_id)
         if read.topology is not None:
             sinks = (name for each in read.topology.subtopologies for name in each.sink_topics)
             check_topics({*read.topology.required_topics(), *sinks}, context)

@@ -269,17 +269,19 @@ class GroupCoordinator(Coordinator[Shard]):
         group = self._runtime.shard_of(group_id).groups.get(group_id)
         return group is not None and group.group_type is GroupType.CONSUMER and not group.is_empty
 
-    def check_room(self, group_id: str, member_id: str, said: object) -> None:
+    def check_room(self, group_id: str, member_id: str, said: object, instance_id: str | None = None) -> None:
         """Check the memory that a member asks for, as `MemberRoom.check`. Groups that do not exist or are not loaded pass; others
-        find that error.
+        find that error. A static member that comes back under another id has what its instance has.
         """
         group = self._runtime.shard_of(group_id).groups.get(group_id) if self.is_open else None
+        if group is not None and instance_id is not None:
+            member_id = group.static_members.get(instance_id, member_id)
         self._room.check(group, member_id, said)
 
     def join(self, request: JoinRequest) -> JoinResult | Awaitable[JoinResult]:
         """The answer, or an awaitable of it."""
         try:
-            self.check_room(request.group_id, request.member_id, request.said)
+            self.check_room(request.group_id, request.member_id, request.said, request.group_instance_id)
         except ProtocolError as error:
             return JoinResult(error.code, request.member_id)
         if not self._is_consumer_group(request.group_id):

@@ -101,6 +101,10 @@ class Group(Protocol):
         """The same for one member; 0 if there is no such member."""
 
     @property
+    def static_members(self) -> Mapping[str, str]:
+        """Member ids by group.instance.id."""
+
+    @property
     def is_empty(self) -> bool:
         """True without members: the group may be deleted, and taken over by some types."""
 

@@ -11,6 +11,7 @@ from support.heartbeat_groups import Consumers, Image
 from support.permissions import EVERYTHING
 from tidelog.broker.apis.consumer_group_describe import consumer_group_describe
 from tidelog.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
+from tidelog.broker.groups.store import member_memory
 from tidelog.broker.groups.store.member_memory import GROUP_BYTES
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode as E
@@ -147,4 +148,18 @@ def test_long_names_of_members_take_a_bounded_room():
     assert wire.beat(member_id=f"{name}m0", member_epoch=group.members[f"{name}m0"].member_epoch).error_code == 0
     wire.consumers.time.advance(60_000)
     assert (group.member_bytes, len(group.members)) == (0, 0)
+    wire.consumers.close()
+
+
+def test_a_static_member_takes_its_own_place_in_a_full_room(monkeypatch):
+    monkeypatch.setattr(member_memory, "GROUP_BYTES", 5_000)
+    wire = Wire(1)
+    names = [f"{number:0>100}" for number in range(30)]
+    asked = {**JOIN, "subscribed_topic_names": names, "instance_id": "i"}
+    assert wire.beat(member_id="m", member_epoch=0, **asked).error_code == 0
+    other = {**asked, "instance_id": "other"}
+    assert wire.beat(member_id="other", member_epoch=0, **other).error_code == E.GROUP_MAX_SIZE_REACHED
+    assert wire.beat(member_id="m", member_epoch=-2, instance_id="i").error_code == 0
+    assert wire.beat(member_id="n", member_epoch=0, **asked).error_code == 0
+    assert list(wire.consumers.group.members) == ["n"]
     wire.consumers.close()

@@ -8,7 +8,7 @@ import pytest
 from support.groups import Groups, Member, now, subscription
 from tidelog.broker.groups.classic.events import GroupProtocol, JoinResult, LeavingMember, SyncRequest
 from tidelog.broker.groups.classic.records import read_group_value
-from tidelog.broker.groups.store.member_memory import GROUP_BYTES
+from tidelog.broker.groups.store.member_memory import GROUP_BYTES, MEMBER_BYTES
 from tidelog.broker.groups.store.records import GroupKey, group_key, read_key
 from tidelog.protocol.errors import ErrorCode
 from tidelog.storage.exceptions import KafkaStorageError
@@ -128,6 +128,20 @@ def test_long_names_of_members_take_a_bounded_room(harness):
     assert not isinstance(again, JoinResult)
     harness.time.advance(400_000)
     assert group.member_bytes == 0
+
+
+def test_a_static_member_takes_its_own_place_in_a_full_room(harness):
+    """Its restart was refused where there was no room for what it has already."""
+    protocols = (GroupProtocol("range", bytes(MEMBER_BYTES - 48)),)
+    members = [
+        harness.member("m", group_instance_id=f"i{number}", protocols=protocols).join()
+        for number in range(GROUP_BYTES // MEMBER_BYTES)
+    ]
+    assert harness.join(protocols=protocols).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    again = harness.member("m", group_instance_id="i3", protocols=protocols).join()
+    assert now(members[3].join_outcome).error is ErrorCode.FENCED_INSTANCE_ID
+    harness.time.advance(60_000)
+    assert again.joined.error is ErrorCode.NONE
 
 
 def test_a_rebalance_waits_for_ids_given_out(harness):
