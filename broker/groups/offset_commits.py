@@ -325,6 +325,7 @@ class GroupCommits:
         if (error := group.may_delete_offsets()) is not ErrorCode.NONE:
             raise ProtocolError(error)
         held = shard.offsets.of_group(group_id)
+        pending = set(shard.offsets.pending_of(group_id))  # a transaction would bring them back
         codes = [
             ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic) else ErrorCode.NONE
             for topic, _ in partitions
@@ -332,7 +333,7 @@ class GroupCommits:
         gone = [
             (topic, partition)
             for (topic, partition), code in zip(partitions, codes, strict=True)
-            if code is ErrorCode.NONE and partition in held.get(topic, {})
+            if code is ErrorCode.NONE and (partition in held.get(topic, {}) or (topic, partition) in pending)
         ]
         unsynced = self._shards.remove_offsets(shard, group_id, list(dict.fromkeys(gone)))
         return codes if unsynced is None else when_durable(unsynced, codes)

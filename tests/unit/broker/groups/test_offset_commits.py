@@ -448,6 +448,18 @@ def test_offsets_of_open_transactions_for_a_deleted_topic_go(harness):
     assert fetch(harness) == fetch(harness.restarted()) == {("u", 0): 5}
 
 
+def test_an_offset_that_is_deleted_while_a_transaction_holds_it(harness):
+    """As with Kafka: the transaction's end does not bring it back, whether or not another was committed before."""
+    commit(harness, ("t", 0, 3))
+    offsets = CommitRequest("group", [OffsetToCommit("t", 0, 5), OffsetToCommit("t", 1, 5), OffsetToCommit("u", 0, 5)])
+    harness.groups.commit_in_transaction(TxnCommitRequest(offsets, 7, 0))
+    assert harness.groups.delete_offsets("group", [("t", 0), ("t", 1), ("t", 2)]) == [ErrorCode.NONE] * 3
+    index = harness.groups.partition_of("group").partition
+    harness.log.put(index, 7, [(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00")], is_control=True)
+    harness.groups.end_transaction(index, 7, True, None)
+    assert fetch(harness) == fetch(harness.restarted()) == {("u", 0): 5}
+
+
 # -- expiry
 
 
