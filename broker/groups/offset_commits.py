@@ -19,7 +19,7 @@ from ..runtime.cooperative import batches
 from .classic.metadata import PREPARING_REBALANCE, STABLE, GroupMetadata
 from .store.group import CommittedPartition, Committer, Group
 from .store.offsets import CommittedPlace
-from .store.records import NO_TIMESTAMP, OffsetAndMetadata, offset_key, offset_value, read_offset_value
+from .store.records import LAST_TIMESTAMP, NO_TIMESTAMP, OffsetAndMetadata, offset_key, offset_value, read_offset_value
 from .store.shards import Shard, Shards
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class GroupCommits:
         self, request: CommitRequest, now_ms: int
     ) -> tuple[list[ErrorCode], list[tuple[OffsetToCommit, bytes]], list[CoordinatorRecord]]:
         """Return one code for each offset, the offsets that can be committed with their values, and the records of these."""
-        expire_ms = NO_TIMESTAMP if request.retention_ms < 0 else now_ms + request.retention_ms
+        expire_ms = NO_TIMESTAMP if request.retention_ms < 0 else min(now_ms + request.retention_ms, LAST_TIMESTAMP)
         codes: list[ErrorCode] = []
         values: list[tuple[OffsetToCommit, bytes]] = []
         for item in request.offsets:

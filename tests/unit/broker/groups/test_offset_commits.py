@@ -563,6 +563,13 @@ def test_a_group_that_is_deleted_while_it_expires():
     harness.close()
 
 
+def test_a_retention_time_without_an_end(harness):
+    """The longest that can be said is beyond the last time that can be written."""
+    assert commit(harness, ("t", 0, 5), retention_ms=2**63 - 1) == [ErrorCode.NONE]
+    expire(harness, 1000 * DAY)
+    assert fetch(harness) == {("t", 0): 5}
+
+
 def test_empty_groups_without_offsets_are_forgotten(harness):
     (alice,) = harness.stable("alice")
     harness.groups.leave("group", [LeavingMember(alice.member_id)])
