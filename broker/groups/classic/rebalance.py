@@ -52,6 +52,9 @@ from .metadata import (
 
 log = logging.getLogger(__name__)
 
+LEAST_LOOK_MS = 1000
+"""Who waits for absent static members looks no more often, whatever rebalance time-out they said: it may be 0."""
+
 
 class GroupRebalance:
     """The functions of this module, bound to the limits in force. Stateless otherwise."""
@@ -266,7 +269,7 @@ class GroupRebalance:
                 effects.append(SessionEnded(member.member_id))
         if not group.elect_joined_leader() and group.members:
             # Only absent static members: until one comes, or their sessions end.
-            effects.append(JoinDeadlineSet(group.rebalance_timeout_ms))
+            effects.append(JoinDeadlineSet(max(group.rebalance_timeout_ms, LEAST_LOOK_MS)))
             return
         group.start_next_generation(now_ms)
         if group.state is EMPTY:

@@ -164,3 +164,16 @@ def test_killing_answers_those_who_wait(machine, group):
 def test_loading(machine, group):
     stable(machine, group)
     assert machine.loaded(group, 200) == [SessionStarted("m", 10_000)]
+
+
+def test_absent_static_members_are_not_looked_for_all_the_time(machine, group):
+    """A rebalance time-out of 0 kept a core busy until their sessions ended."""
+    fields = {"group_instance_id": "i", "rebalance_timeout_ms": 0}
+    machine.join(group, request(**fields), "i-1", object(), 0)
+    machine.join_deadline_passed(group, 0, 0)
+    machine.sync(group, SyncRequest("g", 1, "i-1", "i", assignments={"i-1": b""}), object())
+    machine.group_stored(group, AssignmentReceived(1, {"i-1": b""}), NONE, 0)
+    assert machine.rebalance(group, "why", 0)[-1] == JoinDeadlineSet(0)
+    assert machine.join_deadline_passed(group, None, 0) == [JoinDeadlineCleared(), JoinDeadlineSet(1000)]
+    group.members["i-1"].rebalance_timeout_ms = 60_000
+    assert machine.join_deadline_passed(group, None, 0) == [JoinDeadlineCleared(), JoinDeadlineSet(60_000)]
