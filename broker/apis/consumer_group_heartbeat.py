@@ -19,8 +19,9 @@ from ...protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from ..groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
+from ..groups.heartbeat.group import JOINING_EPOCH
 from ..groups.store.group import GroupType
-from ..groups.store.member_memory import unusual
+from ..groups.store.member_memory import NEW_MEMBER, unusual
 from ..metadata.features import GROUP_VERSION
 from ..requests.access import requires_field, requires_request, shows
 from ..requests.authorized_operations import visible_topics
@@ -58,7 +59,12 @@ def consumer_group_heartbeat(
         context.services.groups.check_room(
             request.group_id,
             request.member_id,
-            (asked.subscribed_topics, asked.expression, names),
+            (
+                asked.subscribed_topics,
+                asked.expression,
+                names,
+                NEW_MEMBER if asked.member_epoch == JOINING_EPOCH else None,
+            ),
             asked.instance_id,
         )
         outcome = heartbeat_groups.run(

@@ -16,7 +16,7 @@ from ...protocol.messages.consumer_group_heartbeat import Assignment, TopicParti
 from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..groups.heartbeat.group import JOINING_EPOCH, LEAVING_EPOCH
 from ..groups.share.machine import ShareHeartbeat, ShareHeartbeatResult
-from ..groups.store.member_memory import unusual
+from ..groups.store.member_memory import NEW_MEMBER, unusual
 from ..metadata.features import SHARE_VERSION
 from ..requests.access import requires_field, requires_request
 from ..requests.registry import api
@@ -49,7 +49,8 @@ async def share_group_heartbeat(
         names = request.subscribed_topic_names
         check_topics(names, context)
         long_names = unusual(request.member_id, request.rack_id, context.client_id)
-        context.services.groups.check_room(request.group_id, request.member_id, (names, long_names))
+        said = names, long_names, NEW_MEMBER if request.member_epoch == JOINING_EPOCH else None
+        context.services.groups.check_room(request.group_id, request.member_id, said)
         asked = ShareHeartbeat(
             request.group_id,
             request.member_id,

@@ -19,7 +19,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages import streams_group_heartbeat as wire
 from ...protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from ..groups.store.group import GroupType
-from ..groups.store.member_memory import unusual
+from ..groups.store.member_memory import NEW_MEMBER, unusual
 from ..groups.streams.group import StreamsEndpoint
 from ..groups.streams.requests import StreamsAnswer, StreamsHeartbeat, read_heartbeat
 from ..groups.streams.tasks import TaskSet, task_set
@@ -62,7 +62,10 @@ def streams_group_heartbeat(
         read = read_heartbeat(request, context.client_id or "", context.client_host, context.api_version)
         host = None if read.endpoint is None else read.endpoint.host
         names = unusual(read.member_id, read.instance_id, read.rack_id, read.client_id, host)
-        said = read.topology, read.client_tags, read.process_id, read.task_offsets, names
+        said = (
+            read.topology, read.client_tags, read.process_id, read.task_offsets, names,
+            NEW_MEMBER if read.is_joining else None,
+        )  # fmt: skip
         context.services.groups.check_room(request.group_id, request.member_id, said, read.instance_id)
         if read.topology is not None:
             sinks = (name for each in read.topology.subtopologies for name in each.sink_topics)

@@ -11,7 +11,7 @@ from support.inside import in_loop, services_of
 from support.patience import until
 from support.permission_case import made
 from support.wire_client import WireClient, request_frame
-from tidelog.broker.groups.store.member_memory import GROUP_BYTES, MEMBER_BYTES, said_bytes
+from tidelog.broker.groups.store.member_memory import GROUP_BYTES, MEMBER_BYTES, MEMBER_COST, said_bytes
 from tidelog.broker.requests.error_responses import response_class
 from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.protocol.api_keys import ApiKey
@@ -62,7 +62,7 @@ def test_a_member_that_brings_too_much_is_refused_and_leaves_nothing(broker: Bro
 
 
 def test_a_group_takes_members_until_they_have_brought_what_it_may_have(broker: Broker) -> None:
-    metadata = bytes(MEMBER_BYTES - said_bytes("range"))
+    metadata = bytes(MEMBER_BYTES - MEMBER_COST - said_bytes("range"))
     fields = {**JOINS[ApiKey.JOIN_GROUP], "group_id": "full", "protocols": [{"name": "range", "metadata": metadata}]}
     frame = request_frame(made(loaded(load_apis()[ApiKey.JOIN_GROUP]).request, fields), 3)
     with contextlib.ExitStack() as clients:

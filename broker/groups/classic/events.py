@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode
 from ..store.group import Visible, all_visible
-from ..store.member_memory import unusual
+from ..store.member_memory import NEW_MEMBER, unusual
 
 #: The member id and the generation of a request that comes from no member.
 UNKNOWN_MEMBER_ID = ""
@@ -56,7 +56,7 @@ class JoinRequest:
         """The fields whose length the client decides. A new member's id will have its client's or instance's name in it."""
         named = self.client_id if self.group_instance_id is None else self.group_instance_id
         names = unusual(self.member_id or named, self.group_instance_id, self.client_id, self.protocol_type)
-        return self.protocols, names
+        return self.protocols, names, NEW_MEMBER
 
 
 class JoinedMember(NamedTuple):

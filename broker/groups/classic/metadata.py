@@ -22,7 +22,7 @@ from enum import StrEnum
 from ....protocol.errors import ErrorCode
 from ...coordinator.internal_topic import CoordinatorRecord
 from ..store.group import CommittedPartition, Committer, GroupType
-from ..store.member_memory import PENDING_BYTES, said_bytes, unusual
+from ..store.member_memory import MEMBER_COST, PENDING_BYTES, said_bytes, unusual
 from ..store.records import group_key
 from .events import (
     DescribedGroup,
@@ -370,7 +370,7 @@ class GroupMetadata:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._count(member.protocols, 1)
-        self.member_bytes += said_bytes(member.long_names)
+        self.member_bytes += MEMBER_COST + said_bytes(member.long_names)
         member.join_ticket = ticket
         self._withdraw(member.member_id)
 
@@ -389,7 +389,7 @@ class GroupMetadata:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member.protocols, -1)
-            self.member_bytes -= said_bytes(member.long_names)
+            self.member_bytes -= MEMBER_COST + said_bytes(member.long_names)
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
@@ -418,7 +418,7 @@ class GroupMetadata:
 
     def bytes_of(self, member_id: str) -> int:
         member = self.members.get(member_id)
-        return 0 if member is None else said_bytes((member.protocols, member.long_names))
+        return 0 if member is None else MEMBER_COST + said_bytes((member.protocols, member.long_names))
 
     def _count(self, protocols: tuple[GroupProtocol, ...], by: int) -> None:
         self.member_bytes += by * said_bytes(protocols)

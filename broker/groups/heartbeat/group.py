@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..store.group import CommittedPartition, Committer, GroupType
-from ..store.member_memory import said_bytes, unusual
+from ..store.member_memory import MEMBER_COST, said_bytes, unusual
 from .registry import Groups, RecordKind
 
 if TYPE_CHECKING:
@@ -77,8 +77,10 @@ class HeartbeatMember:
 
     @property
     def said_bytes(self) -> int:
-        """Bytes of what it said, and of what of its names is longer than usual."""
-        return said_bytes((self.said, unusual(self.member_id, self.instance_id, self.rack_id, self.client_id)))
+        """Bytes of what it said, and of what of its names is longer than usual, with its own cost."""
+        return MEMBER_COST + said_bytes(
+            (self.said, unusual(self.member_id, self.instance_id, self.rack_id, self.client_id))
+        )
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch

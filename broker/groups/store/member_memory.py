@@ -6,7 +6,8 @@
 
 A member's bytes are its protocols with their metadata (classic), its topics and expression (consumer, share), its topology and
 tags (streams); in memory they take up to three times that where they are names. Ids, which may have 32 KB each, count as far as
-they are longer than ordinary ones; an id given out to a classic member that is still to join counts too. Loop thread.
+they are longer than ordinary ones; an id given out to a classic member that is still to join counts too, and each member for
+what it takes at least. Loop thread.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ LEAST_BYTES = 48
 """What a text counts as at least: Python's object takes so much before its first character."""
 USUAL_NAME = 255
 """Characters of each of a member's ids that cost nothing: nobody's are that long."""
+MEMBER_COST = 256
+"""What each member counts besides, also one that brings nothing: its objects, delays and places take some 1,400 bytes."""
+NEW_MEMBER = bytes(MEMBER_COST)
+"""To be counted with what somebody said who joins."""
 PENDING_BYTES = 512
 """What an id given out takes besides its characters: its place in the group, and the delay after which it is forgotten."""
 RECOUNT_MS = 100

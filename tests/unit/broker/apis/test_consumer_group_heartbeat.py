@@ -163,3 +163,18 @@ def test_a_static_member_takes_its_own_place_in_a_full_room(monkeypatch):
     assert wire.beat(member_id="n", member_epoch=0, **asked).error_code == 0
     assert list(wire.consumers.group.members) == ["n"]
     wire.consumers.close()
+
+
+def test_members_that_read_nothing_take_a_bounded_room(monkeypatch):
+    """They counted nothing: as many as could join within a session were taken."""
+    monkeypatch.setattr(member_memory, "GROUP_BYTES", 10_000)
+    wire = Wire(1)
+    asked = {**JOIN, "subscribed_topic_names": []}
+    codes = [wire.beat(member_id=f"m{number}", member_epoch=0, **asked).error_code for number in range(100)]
+    assert codes.count(0) == len(wire.consumers.group.members) == 10_000 // member_memory.MEMBER_COST
+    assert codes[-1] == E.GROUP_MAX_SIZE_REACHED
+    # Who is there goes on, and who is not learns that.
+    epoch = wire.consumers.group.members["m0"].member_epoch
+    assert wire.beat(member_id="m0", member_epoch=epoch).error_code == 0
+    assert wire.beat(member_id="m99", member_epoch=epoch).error_code == E.UNKNOWN_MEMBER_ID
+    wire.consumers.close()

@@ -9,6 +9,7 @@ import pytest
 from support.streams_broker import streams_world, topology
 from tidelog.broker.apis.streams_group_heartbeat import streams_group_heartbeat
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
+from tidelog.broker.groups.store.member_memory import MEMBER_COST
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.messages import streams_group_heartbeat as wire
 
@@ -128,7 +129,7 @@ async def test_offsets_of_tasks_are_described_until_the_member_goes(tmp_path: Pa
             assert answer.error_code == 0
             ((member,),) = [group.members for group in await world.describe("app")]
             assert (member.task_offsets, member.task_end_offsets) == (offsets, offsets)
-        assert world.groups.groups.heartbeat_groups.read("app").bytes_of("m") == 5 * 48  # type: ignore[union-attr]
+        assert world.groups.groups.heartbeat_groups.read("app").bytes_of("m") == MEMBER_COST + 5 * 48  # type: ignore[union-attr]
         await world.beat(member_epoch=-1)
         await world.join()
         ((member,),) = [group.members for group in await world.describe("app")]

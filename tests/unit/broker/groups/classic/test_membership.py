@@ -8,7 +8,8 @@ import pytest
 from support.groups import Groups, Member, now, subscription
 from tidelog.broker.groups.classic.events import GroupProtocol, JoinResult, LeavingMember, SyncRequest
 from tidelog.broker.groups.classic.records import read_group_value
-from tidelog.broker.groups.store.member_memory import GROUP_BYTES, MEMBER_BYTES
+from tidelog.broker.groups.store import member_memory
+from tidelog.broker.groups.store.member_memory import GROUP_BYTES, MEMBER_BYTES, MEMBER_COST
 from tidelog.broker.groups.store.records import GroupKey, group_key, read_key
 from tidelog.protocol.errors import ErrorCode
 from tidelog.storage.exceptions import KafkaStorageError
@@ -130,9 +131,17 @@ def test_long_names_of_members_take_a_bounded_room(harness):
     assert group.member_bytes == 0
 
 
+def test_members_that_bring_nothing_take_a_bounded_room(harness, monkeypatch):
+    """Each takes more than a kilobyte, and counted as one name of a protocol."""
+    monkeypatch.setattr(member_memory, "GROUP_BYTES", 10_000)
+    outcomes = [harness.join(protocols=(GroupProtocol("r", b""),), requires_known_member_id=False) for _ in range(100)]
+    assert sum(isinstance(outcome, JoinResult) for outcome in outcomes) == 100 - 10_000 // (MEMBER_COST + 48)
+    assert outcomes[-1].error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
 def test_a_static_member_takes_its_own_place_in_a_full_room(harness):
     """Its restart was refused where there was no room for what it has already."""
-    protocols = (GroupProtocol("range", bytes(MEMBER_BYTES - 48)),)
+    protocols = (GroupProtocol("range", bytes(MEMBER_BYTES - MEMBER_COST - 48)),)
     members = [
         harness.member("m", group_instance_id=f"i{number}", protocols=protocols).join()
         for number in range(GROUP_BYTES // MEMBER_BYTES)

@@ -11,6 +11,7 @@ from tidelog.broker.groups.store.member_memory import (
     ALL_BYTES,
     GROUP_BYTES,
     MEMBER_BYTES,
+    MEMBER_COST,
     PENDING_BYTES,
     RECOUNT_MS,
     MemberRoom,
@@ -124,12 +125,12 @@ def test_a_classic_group_knows_what_its_members_brought() -> None:
     group = GroupMetadata("g", 0)
     group.add(member("a", ("range", 100), ("sticky", 200)), None)
     group.add(member("b", ("range", 50)), None)
-    assert group.member_bytes == 48 + 100 + 48 + 200 + 48 + 50
-    assert group.bytes_of("b") == 98
+    assert group.member_bytes == 2 * MEMBER_COST + 48 + 100 + 48 + 200 + 48 + 50
+    assert group.bytes_of("b") == MEMBER_COST + 98
     group.update(group.members["a"], (GroupProtocol("range", bytes(70)),), 1, 1, None, [])
-    assert group.member_bytes == 118 + 98
+    assert group.member_bytes == 2 * MEMBER_COST + 118 + 98
     group.remove("b")
-    assert (group.member_bytes, group.bytes_of("b")) == (118, 0)
+    assert (group.member_bytes, group.bytes_of("b")) == (MEMBER_COST + 118, 0)
     group.remove("a")
     assert group.member_bytes == 0
 
@@ -139,12 +140,12 @@ def test_a_heartbeat_group_knows_what_its_members_said() -> None:
     group.put(ConsumerMember(member_id="a", subscribed_topics=frozenset(["one", "three"])))
     old = ClassicMember(1, (GroupProtocol("range", bytes(90)),))
     group.put(ConsumerMember(member_id="b", expression="x.*", classic=old))
-    assert group.member_bytes == 2 * 48 + 48 + (48 + 90)
+    assert group.member_bytes == 2 * MEMBER_COST + 2 * 48 + 48 + (48 + 90)
     group.put(ConsumerMember(member_id="a", subscribed_topics=frozenset(["one"])))
-    assert (group.member_bytes, group.bytes_of("a")) == (48 + 48 + (48 + 90), 48)
+    assert (group.member_bytes, group.bytes_of("a")) == (2 * MEMBER_COST + 48 + 48 + (48 + 90), MEMBER_COST + 48)
     group.drop("b")
     group.drop("nobody")
-    assert group.member_bytes == 48
+    assert group.member_bytes == MEMBER_COST + 48
 
 
 def test_names_count_as_far_as_they_are_unusual() -> None:
@@ -152,7 +153,7 @@ def test_names_count_as_far_as_they_are_unusual() -> None:
     assert unusual("x" * 255 + "yz", None, "v" * 300) == ("yz", "v" * 45)
     group = StreamsGroup("g")
     group.put(StreamsMember(member_id="a" * 1255, rack_id="b" * 355, endpoint=StreamsEndpoint("h" * 455, 1)))
-    assert group.member_bytes == group.bytes_of("a" * 1255) == 1000 + 100 + 200
+    assert group.member_bytes == group.bytes_of("a" * 1255) == MEMBER_COST + 1000 + 100 + 200
     group.drop("a" * 1255)
     assert group.member_bytes == 0
 
@@ -161,9 +162,9 @@ def test_a_static_member_of_a_classic_group_that_is_replaced_counts_once() -> No
     group = GroupMetadata("g", 0)
     group.add(Member("a" * 355, "i", "c", "/h", 1, 1, "consumer", ()), None)
     group.replace_static_member("i", "a" * 355, "b" * 755, [])
-    assert group.member_bytes == group.bytes_of("b" * 755) == 500
+    assert group.member_bytes == group.bytes_of("b" * 755) == MEMBER_COST + 500
     group.give_out("new")
-    assert group.member_bytes == 500 + PENDING_BYTES + 3
+    assert group.member_bytes == MEMBER_COST + 500 + PENDING_BYTES + 3
     group.remove("new")
     group.remove("b" * 755)
     assert group.member_bytes == 0
