@@ -8,7 +8,8 @@ own, made to fit the frame, so that a large batch is received once and written t
 Requests of one connection are handled one at a time, in the order in which they came, and are answered in that order.
 A handler that can answer at once does; what must wait (a long poll, a sync, a rebalance) is an awaitable, and the
 connection stands still until it is done: it goes on reading, up to one buffer, so that it notices when the client
-leaves. So it does when it is muted, because its client is over a quota, or because others have their turn (`fair_queue.py`).
+leaves, whose requests are handled all the same if they have come whole. So it does when it is muted, because its client is
+over a quota, or because others have their turn (`fair_queue.py`).
 What a connection waits for is its state (`connection_state.py`). While a client leaves its answer unread, that is SENDING:
 nothing more is read, and `ResponseMemoryBudget` (`response_memory.py`) bounds how many bytes wait, and for how long.
 """
@@ -22,7 +23,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ...protocol.framing import READ_AHEAD_BYTES, SCARCE_FRAME_BYTES, room_for_frame
+from ...protocol.framing import READ_AHEAD_BYTES, SCARCE_FRAME_BYTES, SIZE_BYTES, read_size, room_for_frame
 from ..runtime.exceptions import ConnectionAborted
 from ..security.principal import ANONYMOUS
 from ._frames import FrameReader
@@ -83,8 +84,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_deadline", "_paused", "_pending", "_transport", "authentication", "listener", "local_address", "peer_host", "peer_port",
-        "pending_key", "pending_since", "principal", "software",
+        "_deadline", "_has_ended", "_paused", "_pending", "_transport", "authentication", "listener", "local_address",
+        "peer_host", "peer_port", "pending_key", "pending_since", "principal", "software",
     )  # fmt: skip
 
     def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches) -> None:
@@ -111,6 +112,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._state = READY
         # True while the transport is told not to read.
         self._paused = False
+        # True once the client has ended its side: what it sent whole is handled, nothing more is read.
+        self._has_ended = False
         self._muted = None
         self._is_heavy = None
         self._mean_ns = -1
@@ -153,12 +156,12 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._take_buffer(SCARCE_FRAME_BYTES if self._server.receiving.scarce else READ_AHEAD_BYTES)
 
     def eof_received(self) -> bool:
-        # True keeps the transport open: answers under way still go out to a client that has only shut its write side.
-        # An idle one is closed here.
-        if self._pending is None and (self._outbound is None or self._outbound.idle):
+        # True keeps the transport open: answers under way still go out to a client that has only shut its write side, and what
+        # it sent whole is handled, as in Kafka: a producer with acks=0 sends and leaves. An idle connection is closed here.
+        if self._is_free and not (self._state < LEAVING and self._has_whole_request()):
             self.close()
             return False
-        self._hold(LEAVING)
+        self._has_ended = True
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -323,7 +326,10 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     def close_after_sending(self) -> None:
         """Handles nothing more, and closes when what was given to it has gone out."""
-        self.eof_received()
+        if self._is_free:
+            self.close()
+        else:
+            self._hold(LEAVING)
 
     def __repr__(self) -> str:
         who = "" if self.principal is ANONYMOUS else f" {self.principal!r}"
@@ -477,9 +483,22 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if self._state < reason:
             self._state = reason
 
+    @property
+    def _is_free(self) -> bool:
+        """True while no answer is awaited, and all have been taken."""
+        return self._pending is None and (self._outbound is None or self._outbound.idle)
+
+    def _has_whole_request(self) -> bool:
+        """True if a request waits in the buffer that has come whole."""
+        buffer = self._buffer
+        if buffer is None or len(buffer) < SIZE_BYTES:
+            return False
+        size = int(read_size(buffer.data, buffer.start)[0])
+        return 0 <= size <= len(buffer) - SIZE_BYTES
+
     def _resume_if_free(self) -> None:
         """Goes on, unless an answer is awaited or has not been taken: its end will be the one to go on."""
-        if self._pending is None and (self._outbound is None or self._outbound.idle):
+        if self._is_free:
             self._resume()
         elif self._state is MUTED:
             self._state = SENDING  # TLS's own messages
@@ -489,6 +508,9 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if self._state >= LEAVING:
             if self._state is LEAVING:
                 self.close()
+            return
+        if self._has_ended and not self._has_whole_request():
+            self.close()
             return
         if self._muted is not None:
             self._state = MUTED
@@ -502,6 +524,10 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
                 # A defect. Where the event loop hands over what has come, it closes the connection; here nobody else would.
                 log.exception("%s: closed: a request failed", self)
                 self.close()
+        if self._has_ended:
+            if self._state <= MUTED and not self._has_whole_request():
+                self.close()
+            return
         if was_paused and not self._paused and not self.closing and self._transport is not None:
             self._transport.resume_reading()
 

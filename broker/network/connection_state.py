@@ -27,12 +27,15 @@ class State(IntEnum):
         PENDING   the answer is there, and the socket takes all of it           READY
         PENDING   the same, and it was muted meanwhile                          MUTED
         PENDING   the answer is there, and the socket does not take all of it   SENDING
-        SENDING   the client ends its side, or has heard its last answer        LEAVING
-        PENDING   the same                                                      LEAVING
+        PENDING   the answer that comes is the last one: a refusal              LEAVING
         LEAVING   the last answer is there, and has gone out                    CLOSED
-        any       the connection ends; a client that ends its side is idle      CLOSED
+        any       the connection ends; of a client that has ended its side,     CLOSED
+                  the last request that came whole has been answered
 
-    By TLS, bytes of the handshake may be under way in READY and MUTED: then these go to SENDING and to LEAVING too.
+    By TLS, bytes of the handshake may be under way in READY and MUTED: then these go to SENDING too.
+
+    That the client has ended its side is no state (`Connection._has_ended`): what it had sent whole by then is handled and
+    answered in its turn, muted or not. From then on nothing is read.
 
     Reading is independent of the state: the socket is read until a buffer is full (STARVED, MUTED, PENDING) or answers are not
     taken (SENDING), so that the end of a client is seen while it waits.

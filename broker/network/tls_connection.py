@@ -181,7 +181,7 @@ class TlsConnection(Connection):
         return self._ciphertext
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.closing:
+        if self.closing or self._has_ended:
             return
         # `last_active` is left to what is decrypted: bytes of a TLS record that never ends are no activity.
         self._incoming.write(self._ciphertext[:nbytes])
@@ -220,7 +220,8 @@ class TlsConnection(Connection):
                 if filled:
                     _plaintext_updated(self, filled)
                 if ended and not self.closing:
-                    self.eof_received()
+                    if self.eof_received():
+                        self._pause()  # nothing more is to come, and would be kept for ever
                     break
         except ssl.SSLWantReadError:
             self._flush_tls()
@@ -296,6 +297,7 @@ class TlsConnection(Connection):
         if (
             self._established
             and not self._paused
+            and not self._has_ended
             and not self.closing
             and (self._incoming.pending or self._tls.pending())
         ):

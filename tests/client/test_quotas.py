@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from support.daemon import Daemon
-from support.wire_client import WireClient
+from support.patience import until
+from support.wire_client import WireClient, request_frame
 from tidelog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -21,6 +22,12 @@ from tidelog.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -97,3 +104,26 @@ def test_quotas_are_told_and_enforced(tmp_path: Path) -> None:
         assert quotas(daemon) == {"consumer_byte_rate": RATE}
         alter(daemon, consumer_byte_rate=None)
         assert quotas(daemon) == {}
+
+
+def test_what_a_producer_without_acks_sent_before_it_left_is_there_though_it_was_over_its_quota(tmp_path: Path) -> None:
+    """It sends and closes its socket, and its connection is muted by then: nobody would send it again."""
+    with Daemon(tmp_path / "data", {"log.retention.ms": -1, "quota.window.num": 2}) as daemon:
+        with dial(daemon) as client:
+            topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+            client.ask(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+        batch = build_batch([Record(0, 0, None, b"x", ())])
+        data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+        sent = request_frame(ProduceRequest(acks=0, timeout_ms=1000, topic_data=[data]), 8)
+        alter(daemon, producer_byte_rate=len(sent) * 100)
+        with dial(daemon) as client:
+            client.send(sent * 250)
+        with dial(daemon) as client:
+            end = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+            until(
+                lambda: (
+                    client.ask(ListOffsetsRequest(topics=[end]), 5, ListOffsetsResponse).topics[0].partitions[0].offset
+                    == 250
+                ),
+                "all are there",
+            )

@@ -91,7 +91,7 @@ MUTATIONS = [
         "broker/network/connection.py",
         "            if self._state is LEAVING:\n                self.close()\n            return",
         "            return",
-        "A connection whose client has ended its side stays open behind the last answer.",
+        "A connection whose client was refused stays open behind the last answer.",
         (CONNECTION_STATE, CONNECTION),
     ),
     Mutation(

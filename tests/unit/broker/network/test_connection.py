@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -271,16 +272,110 @@ async def test_requests_behind_a_later_answer_are_handled_when_it_is_sent() -> N
 
 
 async def test_a_client_that_has_ended_its_side_is_closed_behind_its_last_answer() -> None:
+    """The last one is that of the last request that has come whole: what is left of another is none."""
+    later: list[asyncio.Future[bytes]] = []
+
+    def answer(body: bytes) -> Any:
+        later.append(asyncio.get_running_loop().create_future())
+        return later[-1]
+
+    rig = Rig(answer)
+    rig.feed(frame(b"a") + frame(b"b") + frame(b"c")[:-1])
+    assert rig.connection.eof_received(), "the answers still go out"
+    for name in (b"a", b"b"):
+        assert not rig.transport.aborted
+        later.pop().set_result(frame(name))
+        await asyncio.sleep(0)
+    assert rig.received() == frame(b"a") + frame(b"b")
+    assert rig.transport.aborted
+    assert rig.seen == [b"a", b"b"]
+    rig.end()
+
+
+async def test_a_client_that_is_refused_is_closed_behind_its_last_answer() -> None:
+    """What it sent behind the refused request is not handled."""
     later: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     rig = Rig(lambda body: later)
     rig.feed(frame(b"a") + frame(b"b"))
-    assert rig.connection.eof_received(), "the answer still goes out"
+    rig.connection.close_after_sending()
+    assert rig.connection.eof_received(), "it may end its side meanwhile"
     assert not rig.transport.aborted
-    later.set_result(frame(b"answer"))
+    later.set_result(frame(b"refused"))
     await asyncio.sleep(0)
-    assert rig.received() == frame(b"answer")
+    assert rig.received() == frame(b"refused")
     assert rig.transport.aborted
     assert rig.seen == [b"a"]
+    rig.end()
+
+
+@pytest.mark.parametrize("why", ["time", "turn", "turns", "deferred"])
+async def test_what_a_client_sent_before_it_left_is_handled_though_the_connection_is_muted(why: str) -> None:
+    """A producer with acks=0 sends, closes its socket, and waits for nothing. Kafka reads all of it."""
+
+    def answer(body: bytes) -> None:
+        if why == "deferred" and deferred.pop(body, False):
+            rig.connection.mute_in(partial(rig.server.fair_queue.join, "its own"))
+            rig.seen.pop()
+            raise RequestDeferred
+        if why == "time" and not len(rig.seen) % 100:
+            rig.connection.mute(60_000)
+        if why == "turns":
+            rig.server.now_ns += 3_000_000  # it is heavy: a request for each ticket
+
+    rig = Rig(answer)
+    bodies = [b"%03d" % number * 20 for number in range(250)]
+    deferred = dict.fromkeys(bodies[::10], True)
+    if why == "time":
+        rig.connection.mute(60_000)
+    elif why == "turn":
+        rig.server.fair_queue.join("another", lambda: None)
+    rig.feed(b"".join(map(frame, bodies)) + b"\0\0\0\x09not whole"[:-1])
+    assert rig.connection.eof_received()
+    assert not rig.transport.aborted
+    for _ in range(260):
+        for timer in rig.server.loop.waiting():
+            rig.server.loop.fire(timer)
+        await asyncio.sleep(0)
+    assert rig.seen == bodies
+    assert rig.transport.aborted, "nothing is left to wait for"
+    rig.end()
+    assert (rig.server.receiving.buffers.lent, len(rig.server.receiving)) == (0, 0)
+
+
+@pytest.mark.parametrize("left", [b"", b"\0\0", b"\0\0\0\x05part", b"\xff\xff\xff\xffwrong"])
+async def test_a_muted_client_that_leaves_nothing_whole_is_closed_at_once(left: bytes) -> None:
+    """Else its place among the connections is taken until its quota allows it the next request."""
+    rig = Rig(lambda body: None)
+    rig.connection.mute(60_000)
+    rig.feed(left)
+    assert not rig.connection.eof_received()
+    assert rig.transport.aborted
+    rig.end()
+    assert rig.server.loop.waiting() == []
+
+
+async def test_a_client_that_has_ended_its_side_is_not_read_again() -> None:
+    """The loop would find the same end with each look at the socket."""
+    later: list[asyncio.Future[bytes]] = []
+
+    def answer(body: bytes) -> Any:
+        later.append(asyncio.get_running_loop().create_future())
+        return later[-1]
+
+    rig = Rig(answer)
+    body = bytes(32_000)
+    rig.feed(frame(b"first") + frame(body) + frame(body) + frame(b"last"))
+    rig.transport.reading = False  # as a loop does
+    assert rig.connection.eof_received()
+    for _ in range(3):
+        assert rig.connection.eof_received(), "heard twice, it means the same"
+        later.pop().set_result(b"")
+        await asyncio.sleep(0)
+        assert not rig.transport.reading
+    later.pop().set_result(b"")
+    await asyncio.sleep(0)
+    assert rig.seen == [b"first", body, body, b"last"]
+    assert rig.transport.aborted
     rig.end()
 
 

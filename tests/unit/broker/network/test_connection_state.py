@@ -17,7 +17,7 @@ from tidelog.broker.network.connection_state import State
 from tidelog.broker.network.request_memory import RequestMemoryBudget
 from tidelog.broker.network.socket_server import Endpoint
 
-EVENTS = ["feed"] * 5 + ["large"] + ["read", "answer", "unmute"] * 2 + ["memory", "mute", "end"]
+EVENTS = ["feed"] * 5 + ["large"] + ["read", "answer", "unmute"] * 2 + ["memory", "mute", "end", "refuse"]
 _ROW = re.compile(r"^ {8}([A-Z]+|any) +.* ([A-Z]+)$", re.MULTILINE)
 
 
@@ -138,6 +138,10 @@ class BothEnds:
             case "end" if rng.random() < 0.1 and not self.ended:
                 self.ended = True
                 connection.eof_received()
+            case "refuse" if rng.random() < 0.1 and connection._state is State.PENDING:
+                connection.close_after_sending()
+        if self.ended and connection._state <= State.MUTED:
+            assert connection._has_whole_request(), "what is left is waited for"
         if connection._state is State.READY:
             assert not connection.busy, "no answer is awaited or unsent"
             assert (self.server.loop.waiting(), len(self.server.fair_queue)) == ([], 0), "it is not muted"

@@ -306,6 +306,31 @@ async def test_what_came_at_once_is_handed_on_at_once_and_before_the_end(monkeyp
     rig.end()
 
 
+@pytest.mark.parametrize("politely", [True, False])
+async def test_what_a_client_sent_before_it_left_is_handled_though_the_connection_is_muted(politely: bool) -> None:
+    """Whether TLS or TCP says first that nothing more comes; what comes all the same is not kept."""
+    rig = Rig(lambda body: None)
+    rig.shake_hands()
+    bodies = [b"%03d" % number * 50 for number in range(250)]
+    rig.connection.mute(60_000)
+    for body in bodies:
+        rig.tls.write(frame(body))
+    if politely:
+        with pytest.raises(ssl.SSLWantReadError):
+            rig.tls.unwrap()
+    rig.feed(rig.outgoing.read())
+    if politely:
+        assert not rig.transport.reading
+        rig.connection.buffer_updated(4096)
+        assert rig.connection._incoming.pending == 0
+    assert rig.connection.eof_received()
+    (timer,) = rig.server.loop.waiting()
+    rig.server.loop.fire(timer)
+    assert rig.seen == bodies
+    assert rig.transport.aborted
+    rig.end()
+
+
 async def test_damaged_records_end_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig(lambda body: body)
     rig.shake_hands()
