@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from ..security.principal import name_of, subject_of, user
-from .connection import READY, Connection
+from .connection import READY, SENDING, Connection
 from .outbound import BYTES_PER_TURN, FileSlice, Outbound, SendCounters
 
 if TYPE_CHECKING:
@@ -289,8 +289,17 @@ class TlsConnection(Connection):
         return f"the TLS handshake failed: {reason.lower().replace('_', ' ')}"
 
     def _flush_tls(self) -> None:
-        if self._outgoing.pending and isinstance(self._outbound, TlsOutbound):
-            self._outbound.flush()
+        """Send TLS's own messages. Until the client has taken them nothing more is read: it could ask for more of them than it
+        takes (KeyUpdate), and they would be kept here."""
+        outbound = self._outbound
+        if not self._outgoing.pending or not isinstance(outbound, TlsOutbound):
+            return
+        outbound.flush()
+        if not outbound.idle:
+            self._hold(SENDING)
+            self._pause()
+            self._server.sending.track(self)
+            self._server.schedule_tick()
 
     def _resume(self) -> None:
         super()._resume()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _ssl
 import asyncio
+import ctypes
 import gc
 import random
 import re
@@ -65,6 +67,7 @@ class Rig:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
         self.got = b""
+        self.unread = b""
 
     quick = None
 
@@ -328,6 +331,45 @@ async def test_what_a_client_sent_before_it_left_is_handled_though_the_connectio
     rig.server.loop.fire(timer)
     assert rig.seen == bodies
     assert rig.transport.aborted
+    rig.end()
+
+
+#: In CPython's object of a session, behind the object's head and a reference: OpenSSL's.
+SSL_AT = 24
+
+
+def key_updates(client: ssl.SSLObject, count: int) -> None:
+    """Have the client write so many KeyUpdate messages that each ask for one of the server's (RFC 8446, 4.6.3), for which Python
+    has no call."""
+    library = ctypes.CDLL(getattr(_ssl, "__file__", None))
+    if not hasattr(library, "SSL_key_update"):
+        pytest.skip("OpenSSL is a part of this Python, and out of reach")
+    session = ctypes.c_void_p(ctypes.c_void_p.from_address(id(client._sslobj) + SSL_AT).value)  # type: ignore[attr-defined]
+    for _ in range(count):
+        assert library.SSL_key_update(session, 1) == 1
+        assert library.SSL_do_handshake(session) == 1
+
+
+async def test_a_client_that_asks_for_keys_and_takes_none_is_not_read_on() -> None:
+    """Each of its messages has an answer of the same size: they were kept, without a bound, for as long as it went on."""
+    rig = Rig(lambda body: body[:1])
+    rig.shake_hands()
+    connection = rig.connection
+    for _ in range(200):
+        key_updates(rig.tls, 300)
+        rig.feed(rig.unread + rig.outgoing.read())
+        if not rig.transport.reading:
+            break
+    assert not rig.transport.reading
+    assert connection._outgoing.pending <= 8192, "what one read asks for"
+    assert len(rig.server.sending) == 1, "it counts as a client that does not read"
+    while not rig.transport.reading:
+        rig.read()
+        await asyncio.sleep(0)
+    rig.feed(rig.unread)
+    rig.send(frame(b"x"))
+    assert rig.receive() == b"x"
+    assert len(rig.server.sending) == 0
     rig.end()
 
 
