@@ -6,6 +6,7 @@ import _ssl
 import asyncio
 import ctypes
 import gc
+import itertools
 import random
 import re
 import socket
@@ -20,7 +21,7 @@ import trustme
 from support.connections import Server, Transport, frame
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.socket_server import Endpoint
-from tidelog.broker.network.tls_connection import TlsConnection
+from tidelog.broker.network.tls_connection import RecordEnds, TlsConnection
 from tidelog.broker.security.principal import parse_rules
 
 CA = trustme.CA()
@@ -371,6 +372,63 @@ async def test_a_client_that_asks_for_keys_and_takes_none_is_not_read_on() -> No
     assert rig.receive() == b"x"
     assert len(rig.server.sending) == 0
     rig.end()
+
+
+async def test_records_that_take_long_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message for new keys takes OpenSSL 0.1 ms, and one read of the socket has room for ten thousand."""
+    rig = Rig(lambda body: body[:1])
+    rig.shake_hands()
+    key_updates(rig.tls, 250)
+    rig.tls.write(frame(b"behind"))
+    updates = rig.outgoing.read()
+    assert len(updates) < len(rig.server.ciphertext_view), "one read"
+    time_of = {"per piece": 2_000_000}
+
+    def now() -> int:
+        rig.server.now_ns += time_of["per piece"]
+        return rig.server.now_ns
+
+    monkeypatch.setattr(rig.server, "now", now)
+    other: list[int] = []
+    turns = 0
+    rig.feed(updates)
+    while not rig.seen:
+        assert not rig.transport.reading, "what has come is decrypted first"
+        assert len(rig.server.fair_queue) == 1
+        turns += 1
+        rig.server.fair_queue.join("another", lambda: other.append(1))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        rig.read()
+    assert 2 <= turns < 20
+    assert len(other) >= turns - 1
+    assert rig.seen == [b"behind"]
+    time_of["per piece"] = 0
+    rig.feed(rig.unread)
+    assert rig.transport.reading
+    rig.send(frame(b"x"))
+    assert rig.receive() == b"bx"
+    rig.end()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_record_ends_are_found_however_the_ciphertext_is_cut(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = [rng.choice([0, 1, 22, 300, 16_401]) for _ in range(60)]
+    stream = b"".join(b"\x17\x03\x03" + size.to_bytes(2, "big") + bytes(size) for size in sizes)
+    ends = list(itertools.accumulate(5 + size for size in sizes))
+    finder, position = RecordEnds(), 0
+    while position < len(stream):
+        data = memoryview(stream[position : position + rng.choice([1, 3, 100, 5000, 100_000])])
+        start = 0
+        while start < len(data):
+            most = rng.choice([1, 2, 7])
+            end = finder.cut(data, start, most)
+            passed = [at for at in ends if position + start < at <= position + end]
+            assert len(passed) <= most
+            assert end == len(data) or (len(passed) == most and passed[-1] == position + end)
+            start = end
+        position += len(data)
 
 
 async def test_damaged_records_end_the_connection(caplog: pytest.LogCaptureFixture) -> None:
