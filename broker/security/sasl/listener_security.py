@@ -143,7 +143,7 @@ class ListenerSecurity:
             raise Refusal(f"{mechanism} is not offered")
         users, disguise, guesses = self._commons
         if mechanism == "PLAIN":
-            return PlainExchange(self._listed[mechanism], users, guesses.checks, peer, attempt.claims)
+            return PlainExchange(self._listed[mechanism], users, guesses.checks, peer, attempt.claims, attempt.failed)
         if mechanism.startswith("SCRAM-"):
             return ScramExchange(mechanism, users, disguise, partial(secrets.token_urlsafe, 24), attempt.claims)
         assert self.tokens is not None

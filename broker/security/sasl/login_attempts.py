@@ -122,13 +122,14 @@ class Attempts:
 class Attempt:
     """One authentication of a client. Any thread, one at a time."""
 
-    __slots__ = ("_attempts", "_known", "_name", "_network")
+    __slots__ = ("_attempts", "_has_failed", "_known", "_name", "_network")
 
     def __init__(self, attempts: Attempts, network: str, known: str | None) -> None:
         self._attempts = attempts
         self._network = network
         self._known = known
         self._name = ""
+        self._has_failed = False
 
     def claims(self, name: str) -> None:
         """Called with the user that the client claims to be, before its password or proof is verified; "" for an
@@ -148,7 +149,10 @@ class Attempt:
         raise TurnedAway(wait, is_all=not of_user)
 
     def failed(self) -> None:
-        """Record that the verification failed."""
+        """Record that the verification failed. Harmless when called again."""
+        if self._has_failed:
+            return
+        self._has_failed = True
         if self._name != self._known or not self._name:
             attempts = self._attempts
             now = attempts.now_s()

@@ -27,7 +27,7 @@ class PlainExchange:
     An unknown user costs as much as any other, by stored credentials as by those in the settings.
     """
 
-    __slots__ = ("_checks", "_claims", "_listed", "_peer", "_users")
+    __slots__ = ("_checks", "_claims", "_failed", "_listed", "_peer", "_users")
 
     def __init__(
         self,
@@ -36,14 +36,17 @@ class PlainExchange:
         checks: PasswordChecks,
         peer: str = "",
         claims: Callable[[str], None] = lambda name: None,
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
         """`listed`: user → password, of the listener's settings. `peer`: the client's address. `claims` is told the name, and
-        once more when its turn has come; it raises if the client has failed too often (`login_attempts.py`)."""
+        once more when its turn has come; it raises if the client has failed too often (`login_attempts.py`). `failed` is called
+        where that is known before the turn has come."""
         self._listed = listed
         self._users = users
         self._checks = checks
         self._peer = peer
         self._claims = claims
+        self._failed = failed
 
     async def step(self, message: bytes) -> Step:
         parts = message.split(b"\0")
@@ -59,15 +62,19 @@ class PlainExchange:
         listed = self._listed.get(name)
         # By their hashes: comparing the texts would take a time that tells the length of what is listed.
         is_listed = hmac.compare_digest(_hashed(listed or ""), _hashed(password)) and listed is not None
-        if not is_listed and not await self._is_stored(name, password):
+        is_decided = listed is not None and not self._users.of(name)
+        if is_decided and is_listed:
+            return Step(b"", name)
+        if is_decided:
+            self._failed()  # now: guesses that came together would all be looked at before the first is refused
+        async with self._checks.turn(self._peer) as run:
+            if not is_decided:
+                self._claims(name)  # others that were before it may have failed meanwhile
+            users = self._users
+            is_right = is_listed or await run(partial(check_password, dict(users.of(name)), password, users.rounds))
+        if not is_right:
             raise Refusal(WRONG)
         return Step(b"", name)
-
-    async def _is_stored(self, name: str, password: str) -> bool:
-        async with self._checks.turn(self._peer) as run:
-            self._claims(name)  # others that were before it may have failed meanwhile
-            users = self._users
-            return await run(partial(check_password, dict(users.of(name)), password, users.rounds))
 
 
 def _hashed(password: str) -> bytes:

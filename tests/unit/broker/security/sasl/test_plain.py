@@ -155,3 +155,42 @@ async def test_who_has_failed_too_often_costs_no_work_even_where_it_waited_alrea
         outcomes = await asyncio.gather(*(guess() for _ in range(200)), return_exceptions=True)
     assert sum(isinstance(outcome, TurnedAway) for outcome in outcomes) == 200 - MOST_FAILURES
     assert work.taken() == (2 * MOST_FAILURES, {"sha256": MOST_FAILURES * 4097})
+
+
+@pytest.mark.parametrize("has_credentials", [False, True])
+async def test_of_guesses_that_come_together_ten_are_looked_at_for_users_of_the_settings_too(
+    has_credentials: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The password in the settings is compared in no time, and the first wrong one is refused when a thread has worked for it."""
+    Work(monkeypatch)
+    known = stored(**({"alice": {"SCRAM-SHA-256": 4096}} if has_credentials else {}))
+    attempts = Attempts(lambda: 0.0)
+
+    async def guess(password: str) -> str | None:
+        attempt = attempts.attempt("10.0.0.66")
+        try:
+            exchange = PlainExchange({"alice": "pencil"}, known, checks, "10.0.0.66", attempt.claims, attempt.failed)
+            return (await exchange.step(f"\0alice\0{password}".encode())).user
+        except TurnedAway:
+            raise
+        except Refusal:
+            attempt.failed()
+            raise
+
+    with ThreadPoolExecutor(1) as pool:
+        checks = PasswordChecks(pool)
+        passwords = [*(f"wrong{number}" for number in range(199)), "pencil"]
+        outcomes = await asyncio.gather(*map(guess, passwords), return_exceptions=True)
+    assert sum(isinstance(outcome, TurnedAway) for outcome in outcomes) == 200 - MOST_FAILURES
+    assert outcomes[-1] != "alice", "the two hundredth guess was looked at"
+
+
+async def test_a_user_of_the_settings_is_let_in_beside_credentials_of_another_password(
+    pool: ThreadPoolExecutor,
+) -> None:
+    known = stored(bob={"SCRAM-SHA-256": 4096})
+    attempts = Attempts(lambda: 0.0)
+    for _ in range(2 * MOST_FAILURES):
+        attempt = attempts.attempt("10.0.0.1")
+        exchange = PlainExchange({"bob": "pencil"}, known, PasswordChecks(pool), "", attempt.claims, attempt.failed)
+        assert (await exchange.step(b"\0bob\0pencil")).user == "bob"
