@@ -84,8 +84,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_deadline", "_has_ended", "_paused", "_pending", "_transport", "authentication", "listener", "local_address",
-        "peer_host", "peer_port", "pending_key", "pending_since", "principal", "software",
+        "_deadline", "_has_ended", "_most_bytes", "_paused", "_pending", "_transport", "authentication", "listener",
+        "local_address", "peer_host", "peer_port", "pending_key", "pending_since", "principal", "software",
     )  # fmt: skip
 
     def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches) -> None:
@@ -112,6 +112,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._state = READY
         # True while the transport is told not to read.
         self._paused = False
+        # Bytes of a request that are waited for, while that is less than the server's; None: the server's.
+        self._most_bytes: int | None = None
         # True once the client has ended its side: what it sent whole is handled, nothing more is read.
         self._has_ended = False
         self._muted = None
@@ -310,9 +312,16 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         """Count the client, which is to be disconnected, as one of Kafka 0.7."""
         self._server.listeners[self.listener.name].kafka07 += 1
 
+    def limit_requests(self, most: int) -> None:
+        """Until `hand_to`, a request that announces more than `most` bytes ends the connection before they come, since its client
+        has not authenticated.
+        """
+        self._most_bytes = most
+
     def hand_to(self, dispatcher: Dispatches) -> None:
         """Requests after the one in work go to `dispatcher`."""
         self._dispatcher = dispatcher
+        self._most_bytes = None
 
     def close(self, reason: str | None = None) -> None:
         """Closes at once; `reason` is logged."""
@@ -362,6 +371,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     def _keep(self, source: bytearray, start: int, end: int) -> None:
         """Moves what is left in the scratch buffer to a buffer of the connection's own."""
+        if self._most_bytes is not None and self._is_too_large(source, start, end, self._most_bytes):
+            return
         left = end - start
         server = self._server
         room = server.receiving
@@ -396,6 +407,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             if buffer.is_full:
                 self._pause()
             return
+        if self._most_bytes is not None and self._is_too_large(buffer.data, buffer.start, buffer.end, self._most_bytes):
+            return
         room.track(self)
         server.schedule_tick()
         capacity = buffer.capacity
@@ -409,6 +422,19 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self._pause()  # until there is memory: `go_on_receiving`
         else:
             buffer.make_room(capacity)
+
+    def _is_too_large(self, source: bytearray, start: int, end: int, most: int) -> bool:
+        """True if the incomplete request in source[start:end] announces more than `most` bytes: the connection is closed."""
+        if self._state is not READY or end - start < SIZE_BYTES:
+            return False
+        from .sasl_gate import check_size
+
+        try:
+            check_size(int(read_size(source, start)[0]), most)
+        except ConnectionAborted as error:
+            self._abort(str(error))
+            return True
+        return False
 
     def _take_buffer(self, capacity: int) -> ReceiveBuffer:
         buffer = self._buffer = ReceiveBuffer(self._server.receiving.buffers, capacity)

@@ -283,6 +283,19 @@ def test_message_sets_are_not_answered_before_or_after_a_wrong_password(world: W
                 assert world.rest(client) == b""
 
 
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL", "tcp"])
+def test_what_a_stranger_announces_and_is_too_large_is_not_waited_for(world: World, listener: str) -> None:
+    """sasl.server.max.receive.size is 512 KiB. A client that is let in may send 100 MiB, and takes as long as that needs."""
+    timeout_s = 10.0  # a third of sasl.authentication.timeout.ms
+    if listener == "tcp":
+        client = WireClient(message_set_address(world.broker), timeout_s)
+    else:
+        client = world.connect(listener, timeout_s=timeout_s)
+    with client:
+        client.send(struct.pack(">ihhi", 1 << 20, ApiKey.SASL_AUTHENTICATE, 1, 7) + bytes(1000))
+        assert world.rest(client) == b""
+
+
 def test_http_tells_nobody_what_is_there(world: World) -> None:
     address = urllib.parse.urlsplit(node_of(world.broker).http.url).netloc  # type: ignore[union-attr]
     told: dict[str, set[bytes]] = {}

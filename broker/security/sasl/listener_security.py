@@ -45,6 +45,9 @@ class Client(Protocol):
     def start_deadline(self, milliseconds: int, reason: str) -> None:
         """Closes the connection after so long, for `reason`, unless `clear_deadline` comes before."""
 
+    def limit_requests(self, most: int) -> None:
+        """Closes the connection over a request that announces more than `most` bytes, as long as nobody has authenticated."""
+
     def clear_deadline(self) -> None:
         """Cancel the deadline: what `start_deadline` waited for has happened."""
 
@@ -128,7 +131,8 @@ class ListenerSecurity:
         self._listed = self._users_listed(config)
 
     def expect(self, connection: Client) -> None:
-        """Start the time limit for the client's authentication."""
+        """Start the limits of a client that has not authenticated: on its time, and on the bytes of its requests."""
+        connection.limit_requests(self.max_receive_bytes)
         limit = self._config.sasl_authentication_timeout_ms
         connection.start_deadline(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
 

@@ -199,6 +199,34 @@ async def test_an_announced_size_out_of_bounds_closes_before_anything_is_allocat
     rig.end()
 
 
+@pytest.mark.parametrize("cut", [1, 4, 5, 1000])
+async def test_a_request_that_is_too_large_for_a_stranger_is_not_waited_for(
+    cut: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before authentication: its client could have as much memory as any other, and for as long."""
+    rig = Rig(lambda body: body)
+    rig.connection.limit_requests(1000)
+    rig.feed(frame(b"good") + frame(bytes(1000)))
+    assert not rig.transport.aborted
+    request = (1001).to_bytes(4, "big") + bytes(1000)
+    rig.feed(request[:cut])
+    rig.feed(request[cut:4])
+    assert rig.transport.aborted
+    assert "a request of 1001 bytes before authentication; at most 1000 are read" in caplog.text
+    assert rig.seen == [b"good", bytes(1000)]
+    rig.end()
+    assert rig.server.receiving.buffers.lent == 0
+
+
+async def test_who_has_authenticated_sends_what_the_server_takes() -> None:
+    rig = Rig(lambda body: b"")
+    rig.connection.limit_requests(1000)
+    rig.connection.hand_to(rig)  # type: ignore[arg-type]
+    rig.feed(frame(bytes(50_000))[:30_000])
+    assert not rig.transport.aborted
+    rig.end()
+
+
 async def test_what_a_handler_refuses_closes_after_the_answers_before_it() -> None:
     def answer(body: bytes) -> bytes:
         if body == b"bad":
