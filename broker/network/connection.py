@@ -27,6 +27,7 @@ from ...protocol.framing import READ_AHEAD_BYTES, SCARCE_FRAME_BYTES, SIZE_BYTES
 from ..runtime.exceptions import ConnectionAborted
 from ..security.principal import ANONYMOUS
 from ._frames import FrameReader
+from .advertised_address import plain_host
 from .connection_state import State
 from .outbound import Outbound, Part, release_parts
 from .pending_response import PendingResponse
@@ -135,7 +136,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self._state = CLOSED
             transport.abort()  # type: ignore[attr-defined]
             return
-        self.peer_host, self.peer_port = peer[0], peer[1]
+        # As Java has it: one client has one address, whether its listener is for both kinds or for IPv4.
+        self.peer_host, self.peer_port = plain_host(peer[0]), peer[1]
         self.local_address = self._server.advertised_to(self.listener, transport.get_extra_info("sockname"), peer[0])
         self.last_active = self._server.now()
         refusal = self._server.connection_opened(self)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -89,12 +89,25 @@ def checked_entity(parts: Sequence[Part]) -> Entity:
 
 
 def _check_address(text: str) -> None:
-    import ipaddress
-
     try:
-        ipaddress.ip_address(text)
+        canonical_address(text)
     except ValueError:
         raise _invalid(f"'{text}' is not an IP address") from None
+
+
+def canonical_address(text: str) -> str:
+    """The address as connections spell it, an IPv4 address in IPv6 as the former. ValueError for what is none."""
+    import ipaddress
+
+    address = ipaddress.ip_address(text)
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def _spelled(name: str | None) -> str | None:
+    try:
+        return name if name is None else canonical_address(name)
+    except ValueError:  # a directory of Apache Kafka may have a name there, which nobody is called
+        return name
 
 
 def check_value(entity: Entity, key: str, value: float) -> None:
@@ -154,10 +167,12 @@ def matches(entity: Entity, components: Iterable[Component], strict: bool) -> bo
 class QuotaTable:
     """All quotas: entity → key → limit."""
 
-    __slots__ = ("_keys", "entries")
+    __slots__ = ("_addresses", "_keys", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[Entity, dict[str, float]] = {}
+        # As connections spell them; an entity keeps the spelling of who set it.
+        self._addresses: dict[str | None, float] = {}
         # Kind of quota → how many entities have one.
         self._keys: Counter[str] = Counter()
 
@@ -167,6 +182,18 @@ class QuotaTable:
         self._keys.update(values.keys())
         if values:
             self.entries[entity] = dict(values)
+        if entity[0][0] == IP:
+            self._addresses.pop(address := _spelled(entity[0][1]), None)
+            # Several may be one address, spelled differently.
+            same = [entity] if values else [((IP, name),) for name in self._names_of(address)]
+            for known in same:
+                if (bound := self.entries[known].get(CONNECTION_CREATION_RATE)) is not None:
+                    self._addresses[address] = bound
+
+    def _names_of(self, address: str | None) -> Iterator[str | None]:
+        for (kind, name), *_ in self.entries:
+            if kind == IP and _spelled(name) == address:
+                yield name
 
     def has(self, key: str) -> bool:
         """True if any entity has a quota of this kind. A quick test: most brokers have none."""
@@ -193,11 +220,6 @@ class QuotaTable:
         return None
 
     def address_limit(self, address: str) -> float | None:
-        """New connections a second that `address` may make."""
-        if not self._keys[CONNECTION_CREATION_RATE]:
-            return None
-        for name in (address, None):
-            bound = self.entries.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
-            if bound is not None:
-                return bound
-        return None
+        """New connections a second that `address` may make, spelled as connections do."""
+        bound = self._addresses.get(address)
+        return self._addresses.get(None) if bound is None else bound

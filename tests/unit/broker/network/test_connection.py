@@ -854,3 +854,20 @@ async def test_what_a_client_sent_that_was_gone_before_it_was_accepted_is_not_lo
     rig.feed(frame(b"abc"))
     assert (rig.seen, rig.server.aborted_connections) == ([], 0)
     rig.end()
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [("::ffff:10.0.0.7", "10.0.0.7"), ("10.0.0.7", "10.0.0.7"), ("fe80::1%eth0", "fe80::1"), ("::1", "::1")],
+)
+async def test_a_client_has_one_address_also_where_a_listener_is_for_both_kinds(peer: str, host: str) -> None:
+    """Limits and quotas of addresses go by it: at [::] a client by IPv4 had another, which none was set for."""
+    rig = Rig(lambda body: body)
+    transport = Transport(rig.near)
+    transport._extra["peername"] = (peer, 1234, 0, 0)  # type: ignore[attr-defined]
+    endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "::", 9092)
+    connection = Connection(rig.server, endpoint, rig)  # type: ignore[arg-type]
+    connection.connection_made(transport)
+    assert (connection.peer_host, connection.client) == (host, host)
+    connection.connection_lost(None)
+    rig.end()

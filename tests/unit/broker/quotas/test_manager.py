@@ -89,6 +89,26 @@ async def test_connections_of_an_address(tmp_path: Path) -> None:
         assert world.quotas.connected("10.0.0.2", "PLAINTEXT") == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8::7", "2001:db8::7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("10.0.0.7", "10.0.0.7"),
+    ],
+)
+async def test_a_quota_is_an_addresss_and_not_its_spellings(tmp_path: Path, name: str, address: str) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.quotas.alter([(IP, name)], {CONNECTION_CREATION_RATE: 1.0}, False)
+        assert [world.quotas.connected(address, "PLAINTEXT") for _ in range(11)][-1] == 1_000
+        await world.quotas.alter([(IP, None)], {CONNECTION_CREATION_RATE: 100.0}, False)
+        assert world.quotas.connected("10.0.0.66", "PLAINTEXT") == 0
+        assert world.quotas.table.address_limit("10.0.0.66") == 100.0
+        await world.quotas.alter([(IP, name)], {CONNECTION_CREATION_RATE: None}, False)
+        assert world.quotas.table.address_limit(address) == 100.0
+
+
 async def test_connections_of_a_listener(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
         limits = {"OUTSIDE": ListenerLimits(creation_rate=1), "INSIDE": ListenerLimits(connections=3)}

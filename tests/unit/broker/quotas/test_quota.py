@@ -165,3 +165,14 @@ def test_a_start_reads_many_quotas() -> None:
     for number in range(1, 10_000):
         table.set(checked_entity([(CLIENT_ID, f"c{number}")]), {})
     assert (table.has(PRODUCER_BYTE_RATE), table.has(CONSUMER_BYTE_RATE), len(table.entries)) == (True, False, 1)
+
+
+def test_spellings_of_an_address_are_one_and_what_is_none_harms_nobody() -> None:
+    table = QuotaTable()
+    for name, bound in (("2001:DB8::7", 1.0), ("2001:db8:0::7", 2.0), ("broker.example", 3.0)):
+        table.set(((IP, name),), {CONNECTION_CREATION_RATE: bound})
+    assert (table.address_limit("2001:db8::7"), table.address_limit("10.0.0.1")) == (2.0, None)
+    table.set(((IP, "2001:db8:0::7"),), {})
+    assert table.address_limit("2001:db8::7") == 1.0
+    table.set(((IP, "2001:DB8::7"),), {})
+    assert table.address_limit("2001:db8::7") is None
