@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import select
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -298,6 +299,13 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self.close()
             return
         self._resume_if_free()
+
+    @property
+    def muted_ms(self) -> int:
+        """Milliseconds for which it is still muted by `mute`; 0 while it waits for a ticket, or for nothing."""
+        if self._muted is None:
+            return 0
+        return max(0, math.ceil(1000 * (self._muted.when() - self._server.loop.time())))
 
     def start_deadline(self, milliseconds: int, reason: str) -> None:
         """Closes the connection after so long, for `reason`, unless `clear_deadline` comes before."""

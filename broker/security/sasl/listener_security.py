@@ -39,6 +39,10 @@ class Client(Protocol):
     def user(self) -> str:
         """Name of the user in `principal`."""
 
+    @property
+    def muted_ms(self) -> int:
+        """Milliseconds for which nothing that it sends is looked at."""
+
     def authenticated_as(self, principal: str) -> str | None:
         """The client has proved who it is; returns why it is refused all the same."""
 
@@ -131,10 +135,14 @@ class ListenerSecurity:
         self._listed = self._users_listed(config)
 
     def expect(self, connection: Client) -> None:
-        """Start the limits of a client that has not authenticated: on its time, and on the bytes of its requests."""
+        """Start the limits of a client that has not authenticated: on its time, without what it is made to wait for a rate of new
+        connections, and on the bytes of its requests.
+        """
         connection.limit_requests(self.max_receive_bytes)
         limit = self._config.sasl_authentication_timeout_ms
-        connection.start_deadline(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
+        connection.start_deadline(
+            limit + connection.muted_ms, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)"
+        )
 
     def attempt(self, peer: str, known: str | None = None) -> Attempt:
         """Begin an authentication, as `Attempts.attempt`."""

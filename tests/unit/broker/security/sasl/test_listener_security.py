@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import Any
 
 import pytest
 import trustme
+from support.connections import Server, Transport
 from support.tokens import key_set, private_key, public_jwk
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.network.socket_server import Endpoint
 from tidelog.broker.security.credentials import Users
 from tidelog.broker.security.sasl.listener_security import ListenerSecurity, SaslCommons
 from tidelog.broker.security.sasl.login_attempts import Guesses
@@ -139,3 +143,26 @@ def test_a_change_that_makes_no_context_is_refused_before_it_is_taken(tmp_path: 
     assert caught.value.code == ErrorCode.INVALID_CONFIG
     outside.use(broken)
     assert outside.tls_context is not None
+
+
+@pytest.mark.parametrize(("muted_ms", "deadline_ms"), [(0, 30_000), (90_000, 120_000)])
+async def test_a_client_that_is_made_to_wait_has_its_time_afterwards(
+    tmp_path: Path, muted_ms: int, deadline_ms: int
+) -> None:
+    """max.connection.creation.rate: of a thousand that come again at once, those would be closed that wait for longest, and come
+    again."""
+    with ThreadPoolExecutor(1) as pool:
+        server, (near, far) = Server(pool), socket.socketpair()
+        near.setblocking(False)
+        dispatcher: Any = None
+        connection = Connection(server, Endpoint("IN", "SASL_PLAINTEXT", "127.0.0.1", 9092), dispatcher)  # type: ignore[arg-type]
+        connection.connection_made(Transport(near))
+        if muted_ms:
+            connection.mute(muted_ms)
+        before = server.loop.time()
+        security(config(tmp_path)).expect(connection)
+        timer = server.loop.timers[-1]
+        assert 0 <= timer.when() - before - deadline_ms / 1000 < 1
+        connection.connection_lost(None)
+        near.close()
+        far.close()
