@@ -76,7 +76,7 @@ class LoopFacts(NamedTuple):
     groups: GroupFacts | None
 
 
-def loop_facts(node: NodeState, http: HttpAuthenticationFacts | None = None) -> LoopFacts:
+async def loop_facts(node: NodeState, http: HttpAuthenticationFacts | None = None) -> LoopFacts:
     """Read the metrics that only the loop thread may read; none before there are services. Loop thread."""
     if (services := node.services) is None:
         return LoopFacts([], None)
@@ -97,7 +97,7 @@ def loop_facts(node: NodeState, http: HttpAuthenticationFacts | None = None) -> 
         *families_of(transaction_metrics(), services.transactions.if_made),
         *families_of(share_metrics(), services.share.if_made),
     ]
-    groups = group_facts(services.groups, per_group=services.config.metrics_per_group) if node.ready else None
+    groups = await group_facts(services.groups, per_group=services.config.metrics_per_group) if node.ready else None
     return LoopFacts(families, groups)
 
 
@@ -122,7 +122,7 @@ class BrokerCollector:
         node = self._node
 
         async def on_loop() -> LoopFacts:
-            return loop_facts(node, self._http())
+            return await loop_facts(node, self._http())
 
         asked = asyncio.run_coroutine_threadsafe(on_loop(), node.loop)
         try:

@@ -15,6 +15,7 @@ yet has no row in this scrape, and `tidelog_group_lag_uncounted_partitions` says
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -36,6 +37,8 @@ COUNTING_S = 1.0
 """Limit of one scrape: Prometheus gives up after ten seconds."""
 MAX_COPIED = 20_000
 """Committed offsets, and groups, that the loop thread copies for a scrape: some 10 ms."""
+CHUNK = 1000
+"""Groups and committed offsets that it looks at before others have their turn: some 2 ms."""
 _LABELS = ("group", "topic", "partition")
 
 
@@ -85,27 +88,39 @@ class _Lag(NamedTuple):
     offsets: int | None
 
 
-def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
-    """Copies what the loop thread owns. Loop thread."""
+async def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
+    """Copies what the loop thread owns, in chunks: there may be very many groups, and others have their turns in between, which
+    may change them. Loop thread.
+    """
     states: Counter[tuple[str, str]] = Counter()
     members: list[tuple[str, int]] = []
     committed: list[Committed] = []
     omitted = 0
-    for shard in groups.shards():
+    left = CHUNK
+    for shard in list(groups.shards()):
         if not shard.loaded:
             continue
-        for group in shard.groups.values():
+        for group in list(shard.groups.values()):
+            if left <= 0:
+                await asyncio.sleep(0)
+                left = CHUNK
+            left -= 1
             states[str(group.group_type), group.state_name] += 1
             if per_group and len(members) < MAX_COPIED:
                 members.append((group.group_id, group.member_count))
         if not per_group:
             continue
-        for group_id in shard.offsets.group_ids():
-            for topic, partitions in shard.offsets.of_group(group_id).items():
+        for group_id in list(shard.offsets.group_ids()):
+            for topic, partitions in list(shard.offsets.of_group(group_id).items()):
+                if left <= 0:
+                    await asyncio.sleep(0)
+                    left = CHUNK
+                left -= 1
                 room = MAX_COPIED - len(committed)
                 if len(partitions) > room:
                     omitted += len(partitions)
                     continue
+                left -= len(partitions)
                 committed += [Committed(group_id, topic, partition, value) for partition, value in partitions.items()]
     return GroupFacts(
         dict(states),

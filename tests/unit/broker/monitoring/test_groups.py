@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,7 +41,7 @@ class Groups:
 def scrape(
     lag: GroupLag, groups: Groups, most: int = 2000, *, per_group: bool = True
 ) -> dict[str, dict[tuple[str, ...], float]]:
-    facts = group_facts(groups, per_group=per_group)  # type: ignore[arg-type]
+    facts = asyncio.run(group_facts(groups, per_group=per_group))  # type: ignore[arg-type]
     return {family.name: dict(family.rows) for family in families_of(group_metrics(), lag.measure(facts, most))}
 
 
@@ -135,3 +136,22 @@ def test_a_long_name_is_cut_and_stays_another_than_the_next() -> None:
         assert len(set(labels)) == 2
         assert all(label.startswith("x" * MAX_LABEL) and len(label) < MAX_LABEL + 20 for label in labels)
     world.stop()
+
+
+async def test_a_scrape_of_very_many_groups_lets_others_have_the_loop_in_between() -> None:
+    """Each look at them held it for a second with half a million, and groups are made by whoever commits an offset."""
+    count = 20 * groups_module.CHUNK
+    groups = Groups({(f"g{number}", "t", 0): number for number in range(count)})
+    asked = asyncio.ensure_future(group_facts(groups, per_group=True))  # type: ignore[arg-type]
+    turns = 0
+    while not asked.done():
+        await asyncio.sleep(0)
+        turns += 1
+        if turns == 3:  # what changes meanwhile harms nothing
+            (shard, *_) = groups.shards()
+            del shard.groups["g0"]
+            groups.offsets.put("new", "t", 0, offset_value(OffsetAndMetadata(1)))
+    assert turns >= 40
+    facts = asked.result()
+    assert facts.states == {("classic", str(EMPTY)): count}
+    assert len(facts.members) == len(facts.committed) == groups_module.MAX_COPIED
