@@ -23,7 +23,7 @@ So the buffers take at most `limit`, one more request, and `SMALL_BYTES` for eac
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import Protocol
 
 from ...protocol.framing import SIZE_BYTES, read_size
@@ -171,7 +171,8 @@ class RequestMemoryBudget:
         self.waits = self.timed_out = self.shed = 0
         # Connection → ms of the clock of `tick` that its request has had; the oldest first.
         self._incomplete: dict[Receiver, int] = {}
-        self._waiting: deque[Receiver] = deque()
+        # By their order. Any of them may go, of very many.
+        self._waiting: OrderedDict[Receiver, None] = OrderedDict()
         self._asking: Receiver | None = None
 
     def __len__(self) -> int:
@@ -194,8 +195,8 @@ class RequestMemoryBudget:
 
     def untrack(self, connection: Receiver) -> None:
         """Forgets the request: it is whole, or its connection gone. Harmless when there is none."""
-        if self._incomplete.pop(connection, None) is not None and connection in self._waiting:
-            self._waiting.remove(connection)
+        if self._incomplete.pop(connection, None) is not None:
+            self._waiting.pop(connection, None)
 
     def try_reserve(self, connection: Receiver, capacity: int, instead_of: int, waits: bool) -> bool:
         """True if the connection may have a buffer of `capacity` bytes in place of the one of `instead_of`. If not, a connection
@@ -210,7 +211,7 @@ class RequestMemoryBudget:
             return True
         if waits:
             self.waits += not asking
-            self._waiting.append(connection)
+            self._waiting[connection] = None
         return False
 
     def wake_waiters(self) -> None:
@@ -218,15 +219,15 @@ class RequestMemoryBudget:
         in their order until one has to wait on. Not to be called from within a connection's work."""
         oldest = next(iter(self._incomplete), None)
         if oldest is not None and oldest in self._waiting:
-            self._waiting.remove(oldest)
+            del self._waiting[oldest]
             self._ask(oldest)
         for _ in range(len(self._waiting)):
             if not self._waiting:
                 return
-            connection = self._waiting.popleft()
+            connection, _ = self._waiting.popitem(last=False)
             self._ask(connection)
-            if self._waiting and self._waiting[-1] is connection:
-                self._waiting.rotate(1)
+            if connection in self._waiting:
+                self._waiting.move_to_end(connection, last=False)
                 return
 
     def _ask(self, connection: Receiver) -> None:
