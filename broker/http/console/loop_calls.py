@@ -1,7 +1,8 @@
 """Asking the loop thread: what a client could ask over the wire is asked of the same handlers, without a wire.
 
-So a page tells what `kafka-groups` or `kafka-configs` would tell, and an action is validated as theirs is; an API that is
-added to the daemon is here at once. HTTP's threads, any of them; each call blocks until the loop has answered.
+So a page tells what `kafka-groups` or `kafka-configs` would tell, and an action is validated as theirs is, has its line in the
+audit log, and is brought to its end though the page is not waited for; an API that is added to the daemon is here at once.
+HTTP's threads, any of them; each call blocks until the loop has answered.
 """
 
 from __future__ import annotations
@@ -128,6 +129,19 @@ class LoopCalls:
                 0,
                 CLIENT_ID,
             )
-            return found.handler(request(found.request) if callable(request) else request, context)
+            asked = request(found.request) if callable(request) else request
+            if not found.audited:
+                return found.handler(asked, context)
+            services.changes.check()
+            return services.changes.keep(_audited(asked, found.handler(asked, context), context))[1]
 
         return self.run(call, timeout_s)
+
+
+async def _audited(request: Any, response: Any, context: RequestContext) -> Any:
+    """The response of an audited API, once it is there, and what the request did is in the audit log. Loop thread."""
+    from ...requests.audit_text import audit_entries
+
+    done = await response if inspect.isawaitable(response) else response
+    context.services.audit.get().did(context, audit_entries(request, done, context))
+    return done
