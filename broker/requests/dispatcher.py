@@ -127,6 +127,7 @@ class Dispatcher:
         """Charge an answer to its client's quotas, when it is there: what is to be sent."""
         if answer is None or isinstance(answer, bytes | list):
             return self._settled(answer, meter, connection)
+        meter.waits()
         return self._metered_later(answer, meter, connection)
 
     async def _metered_later(self, answer: Awaitable[Answer], meter: RequestMeter, connection: Connection) -> Answer:
@@ -171,6 +172,8 @@ class Dispatcher:
         except Exception as error:
             return self._failed(registration, version, correlation_id, error)
         if _comes_later(response):
+            if meter is not None:
+                meter.waits()
             work = self._later(registration, request, context, response, meter)
             return self._services.changes.keep(work)[1] if registration.audited else work
         if registration.audited:
@@ -186,6 +189,8 @@ class Dispatcher:
         meter: RequestMeter | None,
     ) -> Answer:
         version, correlation_id = context.api_version, context.correlation_id
+        chunks = response if type(response) is ChunkedResult else None
+        first_s = 0.0 if chunks is None else chunks.busy_s  # the meter has it already
         try:
             done = await response
             if _comes_later(done):  # it was handled in chunks, and waits for other clients now
@@ -195,7 +200,7 @@ class Dispatcher:
         except Exception as error:
             return self._failed(registration, version, correlation_id, error)
         if meter is not None:
-            meter.waited()
+            meter.waited(0.0 if chunks is None else chunks.busy_s - first_s)
         if registration.audited:
             self._services.audit.get().did(context, audit_entries_of(request, done, context))
         return self._answer(registration.api_key, version, correlation_id, done, context.connection, meter)

@@ -28,7 +28,7 @@ _FETCHES = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 class RequestMeter:
     """Measures one request; created when the request is taken up."""
 
-    __slots__ = ("_key", "_quotas", "_size", "_started", "_user", "_version", "client_id")
+    __slots__ = ("_key", "_quotas", "_size", "_spent_s", "_started", "_user", "_version", "client_id")
 
     def __init__(
         self, quotas: QuotaManager, buffer: bytearray, start: int, end: int, key: int, version: int, user: str
@@ -40,11 +40,16 @@ class RequestMeter:
         self._version = version
         self._size = end - start
         self.client_id = client_id_of(buffer, start, end)
+        self._spent_s = 0.0
         self._started = time.perf_counter()
 
-    def waited(self) -> None:
-        """Restart the clock: the request waited for something else than the loop thread."""
-        self._started = time.perf_counter()
+    def waits(self) -> None:
+        """Stop the clock: the request waits for something else than the loop thread from now on."""
+        self._spent_s = time.perf_counter() - self._started
+
+    def waited(self, busy_s: float = 0.0) -> None:
+        """Let the clock go on. `busy_s`: seconds that the request had the loop thread meanwhile, in chunks."""
+        self._started = time.perf_counter() - self._spent_s - busy_s
 
     def took(self, seconds: float) -> None:
         """Add time that the request took on the loop thread, or on one beside it."""

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.topic_world import topic_world
+from support.wire_client import request_frame
 from tidelog.broker.quotas.quota import CLIENT_ID, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from tidelog.broker.requests.counters import RequestCounters
+from tidelog.broker.requests.dispatcher import Dispatcher
+from tidelog.broker.requests.registry import Registration
 from tidelog.broker.requests.throttling import RequestMeter, client_id_of
-from tidelog.broker.runtime.cooperative import run_at_once
+from tidelog.broker.runtime.cooperative import SLICE_UNITS, Steps, run_at_once, run_in_chunks
 from tidelog.broker.share.fetch_response import share_fetch_steps
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import response_header_bytes, response_header_version
 from tidelog.protocol.messages._hot import write_fetch_response, write_produce_response
 from tidelog.protocol.messages.fetch import FetchResponse
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.protocol.messages.produce import ProduceResponse
 from tidelog.protocol.messages.share_fetch import ShareFetchResponse
 from tidelog.protocol.schema import decode
@@ -74,6 +81,59 @@ async def test_time_counts_from_when_the_request_is_taken_up(tmp_path: Path) -> 
         assert meter.handled() > 0
         meter.waited()
         assert meter.client_id == "c"
+
+
+class Clock:
+    """Seconds, which pass as a test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        for where in ("requests.throttling.time", "runtime.cooperative", "requests.dispatcher"):
+            monkeypatch.setattr(f"tidelog.broker.{where}.perf_counter", lambda: self.now_s)
+
+
+@pytest.mark.parametrize("way", ["at once", "in chunks", "later"])
+async def test_the_time_of_a_request_is_charged_that_it_has_the_loop(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it waits, and in chunks in between; nothing of what others have meanwhile."""
+    charged: list[float] = []
+
+    def handled(_client_id: str | None, seconds: float, _user: str) -> int:
+        charged.append(seconds)
+        return 0
+
+    clock = Clock(monkeypatch)
+
+    class Context:
+        async def next_turn(self) -> None:
+            clock.now_s += 7.0  # another's
+            await asyncio.sleep(0)
+
+    def steps() -> Steps[HeartbeatResponse]:
+        for _ in range(3):
+            clock.now_s += 0.25
+            yield SLICE_UNITS
+        return HeartbeatResponse()
+
+    async def later() -> HeartbeatResponse:
+        await Context().next_turn()
+        return HeartbeatResponse()
+
+    def handler(_request: object, _context: object) -> Any:
+        clock.now_s += 0.5
+        if way == "in chunks":
+            return run_in_chunks(steps(), Context())
+        return later() if way == "later" else HeartbeatResponse()
+
+    services: Any = SimpleNamespace(
+        quotas=SimpleNamespace(active=True, handled=handled), authorizer=None, counters=RequestCounters()
+    )
+    row = Registration(ApiKey.HEARTBEAT, 0, 4, HeartbeatRequest, handler)
+    connection: Any = SimpleNamespace(user="ANONYMOUS", last_active=0, client="c")
+    frame = bytearray(request_frame(HeartbeatRequest(), 4)[4:])
+    answer: Any = Dispatcher(services, {ApiKey.HEARTBEAT: row}).dispatch(frame, 0, len(frame), connection)
+    if way != "at once":
+        await answer
+    assert charged == [1.25 if way == "in chunks" else 0.5]
 
 
 def test_client_ids() -> None:
