@@ -13,7 +13,7 @@ from ....config.exceptions import ConfigError
 from ....protocol.jaas import options_of
 from .jwks import FileSource, Keys, Pauses, SourceError, source_of
 from .mechanism import Refusal, Step
-from .tokens import TokenRules, TokenVerifier
+from .tokens import MAX_TOKEN_BYTES, TokenRules, TokenVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 NAME = "OAUTHBEARER"
 MAX_EXTENSIONS = 100
+MAX_IDENTITY = 4096
+"""Most characters of the user that a client would act as, as it is written. Half a megabyte of it would take the loop 120 ms."""
 _HEADER = re.compile(r"[ny],(?:a=((?:[^\x00=,]|=2C|=3D)+))?,")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
@@ -43,7 +45,7 @@ def parse_message(message: bytes) -> ClientMessage:
     except UnicodeDecodeError:
         raise Refusal("an OAUTHBEARER message that is not UTF-8") from None
     header, *pairs = text.split("\x01", MAX_EXTENSIONS + 4)
-    match = _HEADER.fullmatch(header)
+    match = _HEADER.fullmatch(header) if len(header) <= MAX_IDENTITY + len("n,a=,") else None
     if match is None or len(pairs) < 2 or pairs[-2:] != ["", ""]:
         raise Refusal("that is not OAUTHBEARER's message: n,,^Aauth=Bearer TOKEN^A^A")
     values: dict[str, str] = {}
@@ -52,7 +54,10 @@ def parse_message(message: bytes) -> ClientMessage:
         if not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(value) or name in values:
             raise Refusal(f"extension {name[:50]!r} has a name or a value that is not allowed, or is there twice")
         values[name] = value
-    bearer = _BEARER.fullmatch(values.pop("auth", ""))
+    auth = values.pop("auth", "")
+    if len(auth) > MAX_TOKEN_BYTES + len("Bearer "):
+        raise Refusal(f"the token has {len(auth)} bytes; at most {MAX_TOKEN_BYTES} are read")
+    bearer = _BEARER.fullmatch(auth)
     if bearer is None:
         raise Refusal("an OAUTHBEARER message without auth=Bearer TOKEN")
     identity = (match[1] or "").replace("=2C", ",").replace("=3D", "=")

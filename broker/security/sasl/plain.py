@@ -49,7 +49,7 @@ class PlainExchange:
         self._failed = failed
 
     async def step(self, message: bytes) -> Step:
-        parts = message.split(b"\0")
+        parts = message.split(b"\0", 3)
         if len(parts) != 3 or not parts[1] or len(parts[2]) > MAX_PASSWORD_BYTES:
             raise Refusal("that is not PLAIN's message: identity, NUL, user, NUL, password")
         try:

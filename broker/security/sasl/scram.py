@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from ..credentials import Users
     from .disguise import Disguise
 
+MAX_MESSAGE_BYTES = 16_384
+"""Longest message that is parsed: names and nonces have some tens of bytes. The half megabyte that a client may send before
+authentication would take the loop 45 ms.
+"""
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _CLIENT_FIRST = re.compile(
     r"(?P<gs2>(?P<binding>n|y|p=[A-Za-z0-9.-]+),(?:a=(?P<authzid>[^,]+))?,)"
@@ -63,6 +67,8 @@ class ScramExchange:
         self._credential = Credential(b"", b"", b"", 0)
 
     def step(self, message: bytes) -> Step:
+        if len(message) > MAX_MESSAGE_BYTES:
+            raise Refusal(f"a SCRAM message of {len(message)} bytes; at most {MAX_MESSAGE_BYTES} are read")
         try:
             text = message.decode()
         except UnicodeDecodeError:

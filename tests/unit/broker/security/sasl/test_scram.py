@@ -179,3 +179,16 @@ def test_old_librdkafka_says_its_part_of_the_nonce_twice_and_nobody_else_may(non
 
 def test_an_identity_that_is_the_user_is_fine() -> None:
     assert exchange(Users()).step(b"y,a=alice,n=alice,r=c").reply.startswith(b"r=cserver-part,")
+
+
+@pytest.mark.parametrize("stage", ["first", "last"])
+def test_a_message_that_no_client_sends_is_not_parsed(stage: str) -> None:
+    """Before authentication a client may send half a megabyte, which took the loop 45 ms."""
+    server = exchange(Users())
+    if stage == "last":
+        server.step(b"n,,n=alice,r=client-part")
+        message = b"c=biws,r=client-partserver-part" + b",x" * 200_000 + b",p=AAAA"
+    else:
+        message = b"n,,n=" + b"a" * 400_000 + b",r=client-part"
+    with pytest.raises(Refusal, match=rf"a SCRAM message of {len(message)} bytes; at most 16384 are read"):
+        server.step(message)
