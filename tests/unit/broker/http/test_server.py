@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -24,6 +25,7 @@ from tidelog.broker.http.user import PEER, USER, HttpUser, Role
 from tidelog.broker.http.users import NotLetInError
 from tidelog.broker.monitoring.collector import BrokerCollector
 from tidelog.broker.requests.counters import RequestCounters
+from tidelog.broker.runtime.threads import SWITCH_INTERVAL_S
 from tidelog.config.broker_config import BrokerConfig, broker_config
 from tidelog.storage.io.disk_space import DiskSpace
 
@@ -221,6 +223,21 @@ def test_work_has_its_lanes_and_probes_need_none(server: HttpServer) -> None:
         for path in ("/health/live", "/health/ready", "/health"):
             assert ask(server, path)[1].startswith(b"{")
     assert server.work.size + server.monitors.size <= MAX_CONNECTIONS - 8, "the rest is for probes and those who come"
+
+
+@pytest.mark.parametrize("path", ["/why/orders", "/backup/status", "/", "/topics", "/metrics"])
+def test_work_gives_the_interpreter_back_often(server: HttpServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network thread waits for a whole interval of each thread that is busy, and eight of these may be."""
+    ordinary, seen = sys.getswitchinterval(), []
+
+    def answer(*_: Any) -> list[bytes]:
+        seen.append(sys.getswitchinterval())
+        return []
+
+    monkeypatch.setattr(server, "_answer", answer)
+    server.application({"PATH_INFO": path, "REQUEST_METHOD": "GET"}, lambda *_: None)
+    assert seen == [min(SWITCH_INTERVAL_S, ordinary)]
+    assert sys.getswitchinterval() == ordinary
 
 
 def test_who_is_not_let_in_yet_has_no_lane(server: HttpServer) -> None:
