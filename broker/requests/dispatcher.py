@@ -189,8 +189,7 @@ class Dispatcher:
         meter: RequestMeter | None,
     ) -> Answer:
         version, correlation_id = context.api_version, context.correlation_id
-        chunks = response if type(response) is ChunkedResult else None
-        first_s = 0.0 if chunks is None else chunks.busy_s  # the meter has it already
+        first_s = _busy_s(response)  # the meter has it already
         try:
             done = await response
             if _comes_later(done):  # it was handled in chunks, and waits for other clients now
@@ -200,7 +199,7 @@ class Dispatcher:
         except Exception as error:
             return self._failed(registration, version, correlation_id, error)
         if meter is not None:
-            meter.waited(0.0 if chunks is None else chunks.busy_s - first_s)
+            meter.waited(_busy_s(response) - first_s)
         if registration.audited:
             self._services.audit.get().did(context, audit_entries_of(request, done, context))
         return self._answer(registration.api_key, version, correlation_id, done, context.connection, meter)
@@ -217,7 +216,8 @@ class Dispatcher:
         permit: Permit,
     ) -> Answer:
         """As `_generic`, for a request with very many names: decoded and encoded on a thread beside the loop, whose
-        time is charged to the client too. The lane is free for others, and nothing is charged, while it waits for other clients.
+        time is charged to the client too. Nothing is charged while others have their turns, or a disk is waited for; the lane is
+        free for others while it waits for other clients.
         """
         key, handler = registration.api_key, registration.handler
         assert handler is not None
@@ -238,7 +238,9 @@ class Dispatcher:
             try:
                 response = handler(request, context)
                 if type(response) is ChunkedResult or (_comes_later(response) and not registration.waits_for_others):
-                    response = await response
+                    since, work, busy_s = perf_counter(), response, _busy_s(response)
+                    response = await work
+                    began += perf_counter() - since - (_busy_s(work) - busy_s)
                 if _comes_later(response):  # for other clients
                     permit.release()
                     waits_since = perf_counter()
@@ -323,6 +325,11 @@ class Dispatcher:
 def _comes_later(response: Any) -> bool:
     """True if a handler returned something to await."""
     return asyncio.isfuture(response) or asyncio.iscoroutine(response) or type(response) is ChunkedResult
+
+
+def _busy_s(response: Any) -> float:
+    """Seconds that a response which comes later has had the loop thread, as far as that is known: in chunks."""
+    return response.busy_s if type(response) is ChunkedResult else 0.0
 
 
 def _read(registration: Registration, version: int, frame: bytes) -> tuple[RequestHeader, Any]:

@@ -12,6 +12,7 @@ import pytest
 from support.topic_world import topic_world
 from support.wire_client import request_frame
 from tidelog.broker.quotas.quota import CLIENT_ID, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from tidelog.broker.requests.bulk_lane import LONG_BYTES, BulkRequestLane
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.broker.requests.dispatcher import Dispatcher
 from tidelog.broker.requests.registry import Registration
@@ -92,8 +93,11 @@ class Clock:
             monkeypatch.setattr(f"tidelog.broker.{where}.perf_counter", lambda: self.now_s)
 
 
+@pytest.mark.parametrize("is_long", [False, True])
 @pytest.mark.parametrize("way", ["at once", "in chunks", "later"])
-async def test_the_time_of_a_request_is_charged_that_it_has_the_loop(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_time_of_a_request_is_charged_that_it_has_the_loop(
+    way: str, is_long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before it waits, and in chunks in between; nothing of what others have meanwhile."""
     charged: list[float] = []
 
@@ -124,16 +128,20 @@ async def test_the_time_of_a_request_is_charged_that_it_has_the_loop(way: str, m
             return run_in_chunks(steps(), Context())
         return later() if way == "later" else HeartbeatResponse()
 
+    lane = BulkRequestLane(asyncio.get_running_loop())
     services: Any = SimpleNamespace(
-        quotas=SimpleNamespace(active=True, handled=handled), authorizer=None, counters=RequestCounters()
-    )
-    row = Registration(ApiKey.HEARTBEAT, 0, 4, HeartbeatRequest, handler)
-    connection: Any = SimpleNamespace(user="ANONYMOUS", last_active=0, client="c")
-    frame = bytearray(request_frame(HeartbeatRequest(), 4)[4:])
+        quotas=SimpleNamespace(active=True, handled=handled), authorizer=None, counters=RequestCounters(),
+        long_requests=lane, loop=asyncio.get_running_loop(),
+    )  # fmt: skip
+    row = Registration(ApiKey.HEARTBEAT, 0, 4, HeartbeatRequest, handler, many_names=True)
+    connection: Any = SimpleNamespace(user="ANONYMOUS", last_active=0, client="c", hold_back=lambda: False)
+    group = "g" * (LONG_BYTES if is_long else 1)
+    frame = bytearray(request_frame(HeartbeatRequest(group_id=group), 4)[4:])
     answer: Any = Dispatcher(services, {ApiKey.HEARTBEAT: row}).dispatch(frame, 0, len(frame), connection)
-    if way != "at once":
+    if way != "at once" or is_long:
         await answer
     assert charged == [1.25 if way == "in chunks" else 0.5]
+    await asyncio.get_running_loop().run_in_executor(None, lane.close)
 
 
 def test_client_ids() -> None:
