@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from support.daemon import Daemon
 from support.patience import until
 from support.wire_client import WireClient, request_frame
@@ -106,13 +107,16 @@ def test_quotas_are_told_and_enforced(tmp_path: Path) -> None:
         assert quotas(daemon) == {}
 
 
-def test_what_a_producer_without_acks_sent_before_it_left_is_there_though_it_was_over_its_quota(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 2000], ids=["in the buffer", "and in the socket"])
+def test_what_a_producer_without_acks_sent_before_it_left_is_there_though_it_was_over_its_quota(
+    tmp_path: Path, size: int
+) -> None:
     """It sends and closes its socket, and its connection is muted by then: nobody would send it again."""
     with Daemon(tmp_path / "data", {"log.retention.ms": -1, "quota.window.num": 2}) as daemon:
         with dial(daemon) as client:
             topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
             client.ask(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
-        batch = build_batch([Record(0, 0, None, b"x", ())])
+        batch = build_batch([Record(0, 0, None, bytes(size), ())])
         data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
         sent = request_frame(ProduceRequest(acks=0, timeout_ms=1000, topic_data=[data]), 8)
         alter(daemon, producer_byte_rate=len(sent) * 100)
