@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..metadata.store import QUOTA
+from ..runtime.metric_family import MAX_LABEL, label_of
 from .quota import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -239,6 +240,7 @@ class QuotaManager:
 
     def bucket(self, scope: _Scope, bound: float) -> TokenBucket:
         """Token bucket shared by all in `scope`."""
+        scope = _short(scope)
         bucket = self._buckets.get(scope)
         if bucket is None:
             _make_room(self._buckets)
@@ -246,6 +248,7 @@ class QuotaManager:
         return bucket
 
     def _rate(self, scope: _Scope) -> WindowedRate:
+        scope = _short(scope)
         rate = self._rates.get(scope)
         if rate is None:
             _make_room(self._rates)
@@ -256,6 +259,14 @@ class QuotaManager:
         throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
         self.throttled_ms[key] += throttle_ms
         return throttle_ms
+
+
+def _short(scope: _Scope) -> _Scope:
+    """The scope with a hash for what is long in it: a client's id may have 32,767 bytes, and thousands are remembered."""
+    key, user, client_id = scope
+    if len(user or "") <= MAX_LABEL >= len(client_id or ""):
+        return scope
+    return key, user and label_of(user), client_id and label_of(client_id)
 
 
 def _make_room(measured: dict[_Scope, WindowedRate] | dict[_Scope, TokenBucket]) -> None:

@@ -147,6 +147,20 @@ async def test_rates_of_ever_new_clients_are_bounded(tmp_path: Path, monkeypatch
         assert world.quotas.produced("c99", 10) > 0  # the newest are known
 
 
+async def test_long_names_of_clients_are_not_kept_and_each_has_its_own_rate(tmp_path: Path) -> None:
+    """Ten thousand of 32 KiB would take 320 MB, which no client has to pay for."""
+    async with topic_world(tmp_path) as world:
+        await world.quotas.alter([(CLIENT_ID, None)], {PRODUCER_BYTE_RATE: 1.0, CONTROLLER_MUTATION_RATE: 1.0}, False)
+        names = ["c" * 30_000 + end for end in ("a", "b")]
+        assert world.quotas.produced(names[0], 12) == 2_000
+        assert world.quotas.produced(names[1], 11) == 1_000, "the other one's do not count"
+        assert world.quotas.produced(names[0], 1) == 3_000
+        world.quotas.mutations(names[0], strict=True).take(1)
+        scopes = [*world.quotas._rates, *world.quotas._buckets]
+        assert len(scopes) == 3
+        assert all(len(part or "") < 300 for scope in scopes for part in scope)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "5", '{"user": 5}', pytest.param("[" * 100_000, id="deep")])
 def test_what_is_no_entity_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):
