@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+MOST_KEPT = 256
+"""Characters of a name and of a version that are kept with the connection: before authentication each may have 32,767."""
 _FEATURES = EncodedOnce(
     SupportedFeatureKey(name=name, min_version=low, max_version=high) for name, (low, high, _) in SUPPORTED.items()
 )
@@ -58,7 +60,10 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     response = ApiVersionsResponse(api_keys=context.services.listed_apis)
     if context.api_version >= 3:
-        context.connection.software = request.client_software_name, request.client_software_version
+        context.connection.software = (
+            request.client_software_name[:MOST_KEPT],
+            request.client_software_version[:MOST_KEPT],
+        )
         response.supported_features = _FEATURES if context.api_version >= 4 else _FEATURES_BEFORE_4
         features = context.services.features
         response.finalized_features_epoch = features.epoch

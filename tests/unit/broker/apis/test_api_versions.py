@@ -104,3 +104,12 @@ def test_features_by_version() -> None:
 def test_software_names_that_would_spoil_a_metric(name: str, software: str) -> None:
     assert ask(3, name, software).error_code == ErrorCode.INVALID_REQUEST
     assert ask(3, name, software).api_keys == []
+
+
+def test_of_a_long_name_of_software_a_part_is_kept() -> None:
+    """Ten thousand connections would hold 640 MB, which no limit counts, before any of them has authenticated."""
+    services, connection = SimpleNamespace(listed_apis=[], features=Features()), SimpleNamespace()
+    context: Any = SimpleNamespace(api_version=3, services=services, connection=connection)
+    sent = ApiVersionsRequest(client_software_name="n" * 32_767, client_software_version="1" * 32_767)
+    assert api_versions(sent, context).error_code == ErrorCode.NONE
+    assert connection.software == ("n" * 256, "1" * 256)
