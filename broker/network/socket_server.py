@@ -119,6 +119,7 @@ class SocketServer:
         self.scratch_view = self._whole_view
         """Scratch buffer of connections that have none of their own."""
         self._ciphertext_view: memoryview | None = None
+        self._plaintext_view: memoryview | None = None
         self.receiving = RequestMemoryBudget(config.queued_max_request_bytes, config.request_receive_timeout_ms)
         self.sending = ResponseMemoryBudget(
             config.queued_max_response_bytes, config.response_send_timeout_ms, config.queued_max_response_bytes_per_client
@@ -153,10 +154,17 @@ class SocketServer:
 
     @property
     def ciphertext_view(self) -> memoryview:
-        """Buffer that TLS connections read into, and encrypt files from: one for all, made with the first."""
+        """Buffer that TLS connections read into: one for all, made with the first."""
         if self._ciphertext_view is None:
             self._ciphertext_view = memoryview(bytearray(SCRATCH_BYTES))
         return self._ciphertext_view
+
+    @property
+    def plaintext_view(self) -> memoryview:
+        """Buffer that TLS connections encrypt files from, as above. Another: answers are sent while a read is worked on."""
+        if self._plaintext_view is None:
+            self._plaintext_view = memoryview(bytearray(SCRATCH_BYTES // 2))
+        return self._plaintext_view
 
     def use(self, config: BrokerConfig) -> None:
         """Applies a changed configuration: limits hold for connections that come from now on; open ones stay."""

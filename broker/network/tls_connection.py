@@ -33,6 +33,8 @@ HEAD_BYTES = 5
 #: TLS records that OpenSSL is given before the clock is looked at. One with nothing but new keys (KeyUpdate) takes it 15 µs, and
 #: 130 µs among ten thousand.
 RECORDS_AT_ONCE = 32
+#: Bytes of whole records that OpenSSL is given at once: its memory stays as large as the most that was ever in it.
+BYTES_AT_ONCE = 16 * 1024
 #: Bytes that are encrypted before the socket is asked to take any; also what one part gives at a time.
 ENCRYPTED_BYTES = 128 * 1024
 
@@ -167,11 +169,12 @@ class RecordEnds:
         self._head = b""  # as much of a record's head as has come
         self._left = 0  # bytes of its fragment that are to come
 
-    def cut(self, data: memoryview, start: int, most: int) -> int:
-        """Position behind the next `most` record ends in data[start:], or the end of `data` where there are fewer; there the next
-        call goes on."""
+    def cut(self, data: memoryview, start: int, most: int, most_bytes: int) -> int:
+        """Position of the record end in data[start:] behind which `most` records or `most_bytes` are full, or the end of `data`
+        where there are fewer; there the next call goes on."""
         position, size, left = start, len(data), self._left
-        while most and position < size:
+        limit = min(size, start + most_bytes)
+        while most and position < limit:
             if not left:
                 if self._head or size - position < HEAD_BYTES:
                     head = self._head + bytes(data[position : position + HEAD_BYTES - len(self._head)])
@@ -203,16 +206,8 @@ class TlsConnection(Connection):
     """One TLS connection, made by the `SocketServer` for each socket accepted by a listener that speaks TLS. Loop thread."""
 
     __slots__ = (
-        "_ciphertext",
-        "_ends",
-        "_established",
-        "_incoming",
-        "_outgoing",
-        "_reading",
-        "_rest",
-        "_security",
-        "_tls",
-    )
+        "_ciphertext", "_counted", "_ends", "_established", "_incoming", "_outgoing", "_reading", "_rest", "_security", "_tls",
+    )  # fmt: skip
 
     def __init__(
         self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches, security: ListenerSecurity
@@ -227,6 +222,7 @@ class TlsConnection(Connection):
         self._ends = RecordEnds()
         # Ciphertext that has come and is not decrypted yet; empty while the socket is read.
         self._rest = memoryview(b"")
+        self._counted = 0  # bytes of it that count as memory of requests
 
     # -- what the loop calls
 
@@ -245,12 +241,10 @@ class TlsConnection(Connection):
         if self.closing or self._has_ended:
             return
         # `last_active` is left to what is decrypted: bytes of a TLS record that never ends are no activity.
-        data = self._ciphertext[:nbytes]
-        end = self._ends.cut(data, 0, RECORDS_AT_ONCE)
-        self._incoming.write(data[:end])
-        if end < nbytes:
-            self._rest = memoryview(bytes(data[end:]))
+        self._rest = self._ciphertext[:nbytes]
         self._go_on()
+        if self._rest:  # the buffer is another's now
+            self._rest = memoryview(bytes(self._rest))
 
     # -- inside
 
@@ -258,8 +252,13 @@ class TlsConnection(Connection):
         server = self._server
         return TlsOutbound(
             server.loop, sock.fileno(), server.cold_reads, server.send_counters, self._drained, self._lost,
-            self._tls, self._outgoing, self._ciphertext,
+            self._tls, self._outgoing, server.plaintext_view,
         )  # fmt: skip
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._rest = memoryview(b"")
+        self._count_rest()
 
     def close(self, reason: str | None = None) -> None:
         if self._established and isinstance(self._outbound, TlsOutbound):
@@ -275,19 +274,32 @@ class TlsConnection(Connection):
         self._reading = True
         began = self._server.now()
         try:
-            self._decrypt_all()
-            while self._rest and not self._paused and not self._has_ended and not self.closing:
+            while True:
+                if (
+                    self._rest and self._incoming.pending < 2 * BYTES_AT_ONCE
+                ):  # it has a part of a record, or what was left
+                    end = self._ends.cut(self._rest, 0, RECORDS_AT_ONCE, BYTES_AT_ONCE)
+                    self._incoming.write(self._rest[:end])
+                    self._rest = self._rest[end:]
+                self._decrypt_all()
+                if not self._rest or self._paused or self._has_ended or self.closing:
+                    return
                 if self._server.now() - began > LONGEST_NS:
                     self._pause()
                     if self._muted is None:
                         self._join_fair_queue()
                     return
-                end = self._ends.cut(self._rest, 0, RECORDS_AT_ONCE)
-                self._incoming.write(self._rest[:end])
-                self._rest = self._rest[end:]
-                self._decrypt_all()
         finally:
             self._reading = False
+            self._count_rest()
+
+    def _count_rest(self) -> None:
+        """Count what waits to be decrypted as memory of requests."""
+        held = len(self._rest)
+        if held != self._counted:
+            self._server.receiving.buffers.lent += held - self._counted
+            self._counted = held
+            self._server.memory_changed()
 
     def _decrypt_all(self) -> None:
         """Decrypts and handles what the TLS layer has been given, as long as the connection takes it."""

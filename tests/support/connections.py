@@ -126,6 +126,7 @@ class Server:
         self.scratch = bytearray(4096)
         self.scratch_view = memoryview(self.scratch)
         self.ciphertext_view = memoryview(bytearray(8192))
+        self.plaintext_view = memoryview(bytearray(8192))
         self.receiving = RequestMemoryBudget(-1, 30_000)
         self.sending = ResponseMemoryBudget(-1, 300_000)
         self.fair_queue = FairQueue(self.loop.call_soon, held_back=self.sending.held_back)

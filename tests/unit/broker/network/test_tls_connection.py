@@ -393,7 +393,7 @@ async def test_records_that_take_long_leave_turns_to_others(monkeypatch: pytest.
     turns = 0
     rig.feed(updates)
     while not rig.seen:
-        assert not rig.transport.reading, "what has come is decrypted first"
+        assert rig.transport.reading == (not rig.connection._rest), "what has come is decrypted first"
         assert len(rig.server.fair_queue) == 1
         turns += 1
         rig.server.fair_queue.join("another", lambda: other.append(1))
@@ -411,6 +411,52 @@ async def test_records_that_take_long_leave_turns_to_others(monkeypatch: pytest.
     rig.end()
 
 
+async def test_what_was_once_read_leaves_no_large_memory_with_openssl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its buffers never shrink: a connection kept as much as one read of the socket has, 256 KiB, for as long as it was open."""
+    rig = Rig(lambda body: body[:1])
+    rig.shake_hands()
+    rig.connection._ciphertext = memoryview(bytearray(1 << 18))
+    given: list[int] = []
+    incoming = rig.connection._incoming
+
+    class Watched:
+        pending = property(lambda self: incoming.pending)
+
+        def write(self, data: memoryview) -> int:
+            count = incoming.write(data)
+            given.append(incoming.pending)
+            return count
+
+    rig.connection._incoming = Watched()  # type: ignore[assignment]
+    rig.send(frame(bytes(240_000)))
+    assert rig.seen == [bytes(240_000)]
+    assert len(given) > 7
+    assert max(given) < 50_000
+    rig.end()
+
+
+async def test_what_waits_to_be_decrypted_counts_as_memory_of_requests() -> None:
+    """Else ten thousand clients that send behind a request which waits hold 2 GB that no limit knows."""
+    pending: list[asyncio.Future[bytes]] = []
+
+    def answer(body: bytes) -> Any:
+        pending.append(asyncio.get_running_loop().create_future())
+        return pending[-1]
+
+    rig = Rig(answer)
+    rig.shake_hands()
+    rig.connection._ciphertext = memoryview(bytearray(1 << 18))
+    rig.send(frame(b"wait") + frame(bytes(200_000)))
+    assert not rig.transport.reading
+    lent = rig.server.receiving.buffers.lent
+    assert lent > 200_000
+    rig.connection.connection_lost(None)
+    assert rig.server.receiving.buffers.lent == 0
+    rig.near.close()
+    rig.far.close()
+    rig.pool.shutdown()
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_record_ends_are_found_however_the_ciphertext_is_cut(seed: int) -> None:
     rng = random.Random(seed)
@@ -423,10 +469,12 @@ def test_record_ends_are_found_however_the_ciphertext_is_cut(seed: int) -> None:
         start = 0
         while start < len(data):
             most = rng.choice([1, 2, 7])
-            end = finder.cut(data, start, most)
+            end = finder.cut(data, start, most, 20_000)
             passed = [at for at in ends if position + start < at <= position + end]
             assert len(passed) <= most
-            assert end == len(data) or (len(passed) == most and passed[-1] == position + end)
+            assert end - start < 20_000 + 16_406
+            is_full = len(passed) == most or end - start >= 20_000
+            assert end == len(data) or (is_full and passed[-1] == position + end)
             start = end
         position += len(data)
 
