@@ -123,15 +123,18 @@ class TlsOutbound(Outbound):
 
     def _encrypt(self) -> None:
         """Takes parts off the queue until enough is encrypted, or a page is missing, for which the pool is sent."""
-        queue, tls, outgoing = self.queue, self._tls, self._outgoing
-        while queue and outgoing.pending < ENCRYPTED_BYTES and not self._prefetching:
+        queue, outgoing = self.queue, self._outgoing
+        made = [outgoing.read()] if outgoing.pending else []  # TLS's own messages
+        left = ENCRYPTED_BYTES
+        while queue and left > 0 and not self._prefetching:
             part = queue[0]
             if type(part) is bytes:
+                left -= len(part)
                 if len(part) <= ENCRYPTED_BYTES:
-                    tls.write(part)
+                    self._write(part, made)
                     queue.popleft()
                 else:
-                    tls.write(memoryview(part)[:ENCRYPTED_BYTES])
+                    self._write(memoryview(part)[:ENCRYPTED_BYTES], made)
                     queue[0] = part[ENCRYPTED_BYTES:]
                 continue
             assert isinstance(part, FileSlice)
@@ -143,15 +146,28 @@ class TlsOutbound(Outbound):
                 got = os.preadv(part.file.fileno(), [self._scratch[: min(count, warm, ENCRYPTED_BYTES)]], part.position)
                 if got == 0:
                     raise OSError(f"{count} bytes at {part.position} are missing at the end of a segment file")
-                tls.write(self._scratch[:got])
+                self._write(self._scratch[:got], made)
                 self.counters.copy_fetch_bytes += got
+                left -= got
                 part.position += got
                 part.count -= got
             if part.count == 0:
                 queue.popleft()
                 part.release()
-        if outgoing.pending:
-            self._ciphertext = memoryview(outgoing.read())
+        if made:
+            self._ciphertext = memoryview(made[0] if len(made) == 1 else b"".join(made))
+
+    def _write(self, data: bytes | memoryview, made: list[bytes]) -> None:
+        """Encrypts `data` to the end of `made`, in pieces: OpenSSL's memory stays as large as the most that was ever in it."""
+        size = len(data)
+        if size <= 2 * BYTES_AT_ONCE:
+            self._tls.write(data)
+            made.append(self._outgoing.read())
+            return
+        view = memoryview(data)
+        for start in range(0, size, 2 * BYTES_AT_ONCE):
+            self._tls.write(view[start : start + 2 * BYTES_AT_ONCE])
+            made.append(self._outgoing.read())
 
 
 class RecordEnds:

@@ -435,6 +435,33 @@ async def test_what_was_once_read_leaves_no_large_memory_with_openssl(monkeypatc
     rig.end()
 
 
+async def test_nor_does_what_was_once_sent() -> None:
+    answer = random.Random(3).randbytes(600_000)
+    rig = Rig(lambda body: answer)
+    rig.shake_hands()
+    outbound: Any = rig.connection._outbound
+    outgoing = rig.connection._outgoing
+    taken: list[int] = []
+
+    class Watched:
+        pending = property(lambda self: outgoing.pending)
+
+        def read(self) -> bytes:
+            taken.append(outgoing.pending)
+            return outgoing.read()
+
+    outbound._outgoing = Watched()
+    rig.send(frame(b"x"))
+    got = b""
+    while len(got) < len(answer):
+        got = rig.receive()
+        await asyncio.sleep(0)
+    assert got == answer
+    assert len(taken) >= 600_000 // 32_768
+    assert max(taken) < 34_000
+    rig.end()
+
+
 async def test_what_waits_to_be_decrypted_counts_as_memory_of_requests() -> None:
     """Else ten thousand clients that send behind a request which waits hold 2 GB that no limit knows."""
     pending: list[asyncio.Future[bytes]] = []
