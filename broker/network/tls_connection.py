@@ -246,7 +246,7 @@ class TlsConnection(Connection):
         super().connection_made(transport)
         if not self.closing:
             limit = self._security.handshake_timeout_ms
-            self.start_deadline(limit, f"no TLS handshake within {limit} ms (ssl.handshake.timeout.ms)")
+            self.start_deadline(limit + self.muted_ms, f"no TLS handshake within {limit} ms (ssl.handshake.timeout.ms)")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._server.receiving.scarce:
@@ -257,7 +257,15 @@ class TlsConnection(Connection):
         if self.closing or self._has_ended:
             return
         # `last_active` is left to what is decrypted: bytes of a TLS record that never ends are no activity.
-        self._rest = self._ciphertext[:nbytes]
+        data = self._ciphertext[:nbytes]
+        if self._muted is not None and not self._established:
+            # For a rate of new connections: a handshake takes milliseconds. What comes is read to see whether the client leaves.
+            self._rest = memoryview(b"".join((self._rest, data)))
+            if len(self._rest) >= BYTES_AT_ONCE:
+                self._pause()
+            self._count_rest()
+            return
+        self._rest = data
         self._go_on()
         if self._rest:  # the buffer is another's now
             self._rest = memoryview(bytes(self._rest))

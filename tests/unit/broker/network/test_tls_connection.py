@@ -411,6 +411,39 @@ async def test_records_that_take_long_leave_turns_to_others(monkeypatch: pytest.
     rig.end()
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_no_hands_are_shaken_while_a_new_connection_has_to_wait(
+    leaves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """max.connection.creation.rate is there for what handshakes take: those of all that came were made at once."""
+
+    def opened(_server: Server, connection: Connection) -> None:
+        connection.mute(60_000)
+
+    monkeypatch.setattr(Server, "connection_opened", opened)
+    rig = Rig(lambda body: body)
+    now = asyncio.get_running_loop().time()
+    mute, deadline = rig.server.loop.timers
+    assert 119 < deadline.when() - now < 121, "a minute, and then the minute that a handshake has"
+    with pytest.raises(ssl.SSLWantReadError):
+        rig.tls.do_handshake()
+    hello = rig.outgoing.read()
+    rig.feed(hello[:100])
+    rig.feed(hello[100:])
+    assert not rig.read(), "nothing is answered"
+    assert rig.server.receiving.buffers.lent == len(hello)
+    if leaves:
+        assert not rig.connection.eof_received()
+        assert rig.transport.aborted
+    else:
+        rig.feed(bytes(20_000)[: 16_384 - len(hello)])  # it goes on, which no client does
+        assert not rig.transport.reading
+        rig.server.loop.fire(mute)
+        assert rig.read()
+    rig.end()
+    assert rig.server.receiving.buffers.lent == 0
+
+
 async def test_what_was_once_read_leaves_no_large_memory_with_openssl(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its buffers never shrink: a connection kept as much as one read of the socket has, 256 KiB, for as long as it was open."""
     rig = Rig(lambda body: body[:1])
