@@ -59,6 +59,8 @@ class PlainExchange:
         if identity not in ("", name):
             raise Refusal("a client can act only as the user that it authenticates as")
         self._claims(name)
+        if not password:  # as in Kafka: where a template of the settings has left one out, nobody is let in
+            raise Refusal(WRONG)
         listed = self._listed.get(name)
         # By their hashes: comparing the texts would take a time that tells the length of what is listed.
         is_listed = hmac.compare_digest(_hashed(listed or ""), _hashed(password)) and listed is not None

@@ -194,3 +194,10 @@ async def test_a_user_of_the_settings_is_let_in_beside_credentials_of_another_pa
         attempt = attempts.attempt("10.0.0.1")
         exchange = PlainExchange({"bob": "pencil"}, known, PasswordChecks(pool), "", attempt.claims, attempt.failed)
         assert (await exchange.step(b"\0bob\0pencil")).user == "bob"
+
+
+async def test_an_empty_password_lets_nobody_in(pool: ThreadPoolExecutor) -> None:
+    """`user_admin=""` is what a template makes of a secret that is missing."""
+    known = stored()
+    with pytest.raises(Refusal, match="password is wrong"):
+        await PlainExchange({"admin": ""}, known, PasswordChecks(pool)).step(b"\0admin\0")
