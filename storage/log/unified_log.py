@@ -307,7 +307,7 @@ class UnifiedLog:
 
     def update_config(self, config: LogConfig) -> None:
         """Use `config` from the next append on. Loop thread, which does not wait for an append that hangs in its disk: the rules
-        then change after it."""
+        change after it then, with the next append, or by the scheduler where none comes."""
         self.local.directory.config = config
         if self._lock.acquire(blocking=False):
             try:
@@ -319,7 +319,8 @@ class UnifiedLog:
 
     def _configure_later(self) -> None:
         with self._lock:
-            self._configure()
+            if self.rules_config is not self.local.directory.config:
+                self._configure()
 
     def _configure(self) -> None:
         config = self.local.directory.config
@@ -358,6 +359,8 @@ class UnifiedLog:
         ProducerStateError, KafkaStorageError. Nothing was appended then.
         """
         with self._lock:
+            if self.rules_config is not self.local.directory.config:
+                self._configure()
             size = end - start
             if size > self._max_message_bytes:
                 self.check_size(size)
@@ -406,6 +409,8 @@ class UnifiedLog:
         Raises as `append_as_leader`. Nothing was appended then.
         """
         with self._lock:
+            if self.rules_config is not self.local.directory.config:
+                self._configure()
             if end - start > self._space.left:
                 self._space.check(end - start, is_client=True)
             now = self._time.milliseconds()
@@ -560,6 +565,8 @@ class UnifiedLog:
         kind that can't be moved (see `validator.moved`), so that it has to be prepared anew. Loop thread.
         """
         with self._lock:
+            if self.rules_config is not self.local.directory.config:
+                self._configure()
             if prepared.config is not self.rules_config:
                 return None
             if prepared.size > self._space.left:
@@ -584,6 +591,8 @@ class UnifiedLog:
         changed, so that it has to be checked anew. Loop thread. Raises as `append_as_leader`.
         """
         with self._lock:
+            if self.rules_config is not self.local.directory.config:
+                self._configure()
             if checked.config is not self.rules_config:
                 return None
             if checked.size > self._space.left:

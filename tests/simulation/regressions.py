@@ -71,4 +71,7 @@ REGRESSIONS: list[Regression] = [
         7893,
         "test_a_file_that_was_opened_anew_while_it_is_read_ahead_has_its_own_lease: the one closed, the other open",
     ),
+    Regression(
+        10357, "test_settings_that_came_beside_an_append_that_hung_hold_for_the_next_one: a larger batch was taken"
+    ),
 ]

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -428,6 +429,39 @@ def test_new_settings_hold_for_the_next_append(world: World) -> None:
     log.update_config(LogConfig(segment_bytes=100))
     append(log, "c")
     assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+@pytest.mark.parametrize("how", ["plain", "checked", "prepared", "old"])
+def test_settings_that_came_beside_an_append_that_hung_hold_for_the_next_one(world: World, how: str) -> None:
+    """They waited for the scheduler's thread, and for the lock behind appends that came meanwhile."""
+    log = world.log()
+    data, messages = batch("x" * 500), message_set(b"x" * 500, magic=1)
+    checked = log.check_batch(data, 0, len(data))
+    prepared = log.prepare(messages, 0, len(messages))
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def append_that_hangs() -> None:
+        with log.local.lock:
+            hangs.set()
+            assert goes_on.wait(PATIENCE_S)
+
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(append_that_hangs)
+        assert hangs.wait(PATIENCE_S)
+        log.update_config(LogConfig(max_message_bytes=200))
+        goes_on.set()
+        under_way.result(PATIENCE_S)
+        if how == "checked":
+            assert log.append_checked(checked) is None
+        elif how == "prepared":
+            assert log.append_prepared(prepared) is None
+        elif how == "plain":
+            with pytest.raises(RecordTooLargeError):
+                log.append_as_leader(data, 0, len(data))
+        else:
+            with pytest.raises(RecordTooLargeError):
+                log.append_message_set(messages, 0, len(messages))
+    assert log.log_end_offset == 0
 
 
 def test_a_rolled_segments_indexes_are_trimmed_and_opened_read_only(world: World) -> None:
