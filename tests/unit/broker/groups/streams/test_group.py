@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from support.streams_groups import TOPOLOGY
 from tidelog.broker.groups.heartbeat.group import MemberState
-from tidelog.broker.groups.store.group import Committer, GroupType
+from tidelog.broker.groups.store.group import CommittedPartition, Committer, GroupType
 from tidelog.broker.groups.streams.group import StreamsGroup, StreamsMember
 from tidelog.broker.groups.streams.tasks import OwnedTasks, Task
+from tidelog.broker.groups.streams.topology import Topology
 from tidelog.protocol.errors import ErrorCode as E
 
 ACTIVE, COPY = Task("0", 1), Task("1", 2)
@@ -75,6 +76,22 @@ def test_topics_that_are_read_are_subscribed_to_while_there_are_members():
     assert group.is_subscribed_to("orders")
     assert group.is_subscribed_to("by-account")
     assert not group.is_subscribed_to("store-changelog")
+    group.topology = None
+    assert not group.is_subscribed_to("orders")
+
+
+def test_many_questions_about_topics_look_at_the_topology_once(monkeypatch):
+    """Each offset that is to be deleted, or may expire, asks, as does each commit of an older epoch."""
+    asked = []
+    readers = Topology.readers
+    monkeypatch.setattr(Topology, "readers", lambda topology: asked.append(topology) or readers(topology))
+    group = StreamsGroup("g")
+    group.topology = TOPOLOGY
+    group.put(member(member_epoch=3, assigned=owning({"0": {1: 2}})))
+    for _ in range(100):
+        assert group.is_subscribed_to("orders")
+        assert group.may_commit(Committer("m", None, 2), [CommittedPartition("orders", None, 1)]) is E.NONE
+    assert len(asked) <= 1
 
 
 @pytest.mark.parametrize(
