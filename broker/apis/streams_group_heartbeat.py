@@ -29,6 +29,7 @@ from ..requests.access import requires_field, requires_request, shows, suffices
 from ..requests.context import EVERY_NAME
 from ..requests.creation_budget import CreationBudget
 from ..requests.registry import api
+from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 from .consumer_group_heartbeat import check_topics
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from ..requests.services import Services
 
 _SHOWN_ERRORS = 3
+_AT_ONCE = 100
+"""Topics that are made together, as for CreateTopics."""
 
 
 @api(
@@ -96,11 +99,23 @@ async def _make_and_answer(
 async def _make(topics: Sequence[InternalTopic], context: RequestContext) -> str:
     """Makes them; says in words what failed."""
     mutations = context.services.quotas.mutations(context.client_id, context.user, strict=False)
+    budget = CreationBudget(context, mutations)
+    errors: list[str] = []
+    for number, some in enumerate(batches(topics, _AT_ONCE)):
+        if number:
+            await context.next_turn()
+        await _make_some(some, budget, errors, context)
+    if len(errors) > _SHOWN_ERRORS:
+        errors[_SHOWN_ERRORS:] = [f"{len(errors) - _SHOWN_ERRORS} more"]
+    return ", ".join(errors)
+
+
+async def _make_some(
+    topics: Sequence[InternalTopic], budget: CreationBudget, errors: list[str], context: RequestContext
+) -> None:
     makeable: Container[str] = EVERY_NAME
     if not context.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
         makeable = context.allowed(AclOperation.CREATE, ResourceType.TOPIC, (topic.name for topic in topics))
-    budget = CreationBudget(context, mutations)
-    errors: list[str] = []
     making: list[tuple[str, Any]] = []
     for topic in topics:
         try:
@@ -122,9 +137,6 @@ async def _make(topics: Sequence[InternalTopic], context: RequestContext) -> str
     for (name, _), result in zip(making, results, strict=True):
         if isinstance(result, Exception):
             _tell(errors, name, result)
-    if len(errors) > _SHOWN_ERRORS:
-        errors[_SHOWN_ERRORS:] = [f"{len(errors) - _SHOWN_ERRORS} more"]
-    return ", ".join(errors)
 
 
 def _tell(errors: list[str], topic: str, error: Exception) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.permissions import EVERYTHING
 from support.streams_broker import streams_world, topology
 from tidelog.broker.apis.streams_group_heartbeat import streams_group_heartbeat
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
@@ -76,6 +78,34 @@ async def test_more_partitions_than_one_request_may_make(tmp_path: Path) -> None
         answer = await world.ask(streams_group_heartbeat, request, wire.StreamsGroupHeartbeatResponse)
         assert made == ["a"]
         assert "b (9999 more would be over the 10000 partitions of one request)" in answer.status[0].status_detail
+
+
+async def test_many_topics_that_are_to_be_made_leave_the_loop_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each heartbeat tries those again that cannot be made."""
+    wrong = wire.KeyValue(key="cleanup.policy", value="shred")
+    stores = [wire.TopicInfo(name=f"store-{number}", topic_configs=[wrong]) for number in range(500)]
+    subtopology = wire.Subtopology(subtopology_id="0", source_topics=["orders"], state_changelog_topics=stores)
+    seen = [0]
+
+    async def next_turn() -> None:
+        seen.append(0)
+
+    monkeypatch.setitem(EVERYTHING, "next_turn", next_turn)
+    async with streams_world(tmp_path) as world:
+        check_new = world.world.topics.check_new
+
+        def counted(*fields: Any) -> Any:
+            seen[-1] += 1
+            return check_new(*fields)
+
+        monkeypatch.setattr(world.world.topics, "check_new", counted)
+        answer = await world.join(wire.Topology(subtopologies=[subtopology]))
+    assert answer.status[0].status_detail.count("Creation failed: store-0 (") == 1
+    assert "497 more" in answer.status[0].status_detail
+    assert sum(seen) == 500
+    assert max(seen) <= 100
 
 
 async def test_errors(tmp_path: Path) -> None:
