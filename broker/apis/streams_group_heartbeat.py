@@ -20,9 +20,9 @@ from ...protocol.messages import streams_group_heartbeat as wire
 from ...protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from ..groups.store.group import GroupType
 from ..groups.store.member_memory import NEW_MEMBER, unusual
-from ..groups.streams.group import StreamsEndpoint
+from ..groups.streams.group import StreamsEndpoint, StreamsGroup
 from ..groups.streams.requests import StreamsAnswer, StreamsHeartbeat, read_heartbeat
-from ..groups.streams.tasks import TaskSet, task_set
+from ..groups.streams.tasks import TaskOffsets, TaskSet, ToldOffsets, task_set
 from ..groups.streams.topology import InternalTopic, StatusCode
 from ..metadata.features import STREAMS_VERSION
 from ..requests.access import requires_field, requires_request, shows, suffices
@@ -64,16 +64,20 @@ def streams_group_heartbeat(
         check_streams_enabled(context.services)
         read = read_heartbeat(request, context.client_id or "", context.client_host, context.api_version)
         host = None if read.endpoint is None else read.endpoint.host
+        found = heartbeat_groups.read(read.group_id)
+        offsets: TaskOffsets | ToldOffsets | None = read.task_offsets
+        if read.task_offsets is not None and isinstance(found, StreamsGroup):
+            offsets = found.offsets_after(read.member_id, read.task_offsets)
         names = unusual(read.member_id, read.instance_id, read.rack_id, read.client_id, host)
         said = (
-            read.topology, read.client_tags, read.process_id, read.task_offsets, names,
+            read.topology, read.client_tags, read.process_id, offsets, names,
             NEW_MEMBER if read.is_joining else None,
         )  # fmt: skip
         context.services.groups.check_room(request.group_id, request.member_id, said, read.instance_id)
         if read.topology is not None:
             sinks = (name for each in read.topology.subtopologies for name in each.sink_topics)
             check_topics({*read.topology.required_topics(), *sinks}, context)
-        to_make = heartbeat_groups.machine(GroupType.STREAMS).topics_to_make(heartbeat_groups.read(read.group_id), read)
+        to_make = heartbeat_groups.machine(GroupType.STREAMS).topics_to_make(found, read)
     except ProtocolError as error:
         return _refused(error)
     if to_make:

@@ -22,7 +22,7 @@ from ..heartbeat.group import HeartbeatGroup, HeartbeatMember
 from ..store.group import CommittedPartition, Committer, GroupType
 from ..store.member_memory import said_bytes, unusual
 from .descriptions import AskedUntil, DescriptionEpochs
-from .tasks import NO_OFFSETS, OWNS_NOTHING, OwnedTasks, Task, TaskOffsets, Tasks, each_task
+from .tasks import NO_OFFSETS, OWNS_NOTHING, OwnedTasks, Task, TaskOffsets, Tasks, ToldOffsets, each_task
 from .topology import ConfiguredTopology, Topology
 
 if TYPE_CHECKING:
@@ -137,6 +137,10 @@ class StreamsGroup(HeartbeatGroup[StreamsMember, Tasks]):
         self._offsets_said += said_bytes(offsets) - said_bytes(old)
         if offsets != NO_OFFSETS:
             self.task_offsets[member_id] = offsets
+
+    def offsets_after(self, member_id: str, told: ToldOffsets) -> TaskOffsets:
+        """The offsets that are known of a member when it has told of these."""
+        return self.task_offsets.get(member_id, NO_OFFSETS).updated(told)
 
     def _count_owners(self, member: StreamsMember | None, by: int) -> None:
         if member is None:

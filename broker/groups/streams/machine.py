@@ -254,7 +254,7 @@ class _Heartbeat:
             kept.shutdown_asked_by = asked_by
             kept.description_asked = asked or kept.description_asked
             if request.task_offsets is not None:
-                kept.tell_offsets(updated.member_id, request.task_offsets)
+                kept.tell_offsets(updated.member_id, kept.offsets_after(updated.member_id, request.task_offsets))
 
         return Outcome(
             StreamsAnswer(

@@ -14,7 +14,7 @@ from ....storage.segment.names import is_valid_topic
 from ...metadata.topics import INTERNAL_TOPICS
 from ..heartbeat.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
 from .group import StreamsEndpoint
-from .tasks import OwnedTasks, TaskOffsets, Tasks, TaskSet, packed_offsets, task_set
+from .tasks import OwnedTasks, PackedOffsets, Tasks, TaskSet, ToldOffsets, packed_offsets, task_set
 from .topology import CopartitionGroup, InternalTopic, StreamsStatus, Subtopology, Topology, check_topology
 
 
@@ -37,7 +37,7 @@ class StreamsHeartbeat(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     instance_id: str | None = None
-    task_offsets: TaskOffsets | None = None
+    task_offsets: ToldOffsets | None = None
     version: int = 0
     """Of the message: older clients know less of what an answer may say."""
 
@@ -164,14 +164,15 @@ def _said(message: wire.StreamsGroupHeartbeatRequest) -> Tasks | None:
     return Tasks(_tasks(message.active_tasks), _tasks(message.standby_tasks), _tasks(message.warmup_tasks))
 
 
-def _task_offsets(message: wire.StreamsGroupHeartbeatRequest) -> TaskOffsets | None:
+def _task_offsets(message: wire.StreamsGroupHeartbeatRequest) -> ToldOffsets | None:
     if message.task_offsets is None and message.task_end_offsets is None:
         return None
-    offsets = (_by_partition(found or ()) for found in (message.task_offsets, message.task_end_offsets))
-    return TaskOffsets(*map(packed_offsets, offsets))
+    return ToldOffsets(_packed(message.task_offsets), _packed(message.task_end_offsets))
 
 
-def _by_partition(offsets: Iterable[wire.TaskOffset]) -> dict[str, dict[int, int]]:
+def _packed(offsets: Iterable[wire.TaskOffset] | None) -> PackedOffsets | None:
+    if offsets is None:
+        return None
     found: dict[str, dict[int, int]] = {}
     for task in offsets:
         partitions = found.setdefault(task.subtopology_id, {})
@@ -181,7 +182,7 @@ def _by_partition(offsets: Iterable[wire.TaskOffset]) -> dict[str, dict[int, int
                 f"{task.partition}."
             )
         partitions[task.partition] = task.offset
-    return found
+    return packed_offsets(found)
 
 
 def _tasks(found: Iterable[wire.TaskIds]) -> TaskSet:

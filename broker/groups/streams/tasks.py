@@ -88,6 +88,19 @@ class TaskOffsets(NamedTuple):
     reached: PackedOffsets = ()
     ends: PackedOffsets = ()
 
+    def updated(self, told: ToldOffsets) -> TaskOffsets:
+        """These after a heartbeat that tells of others."""
+        return TaskOffsets(
+            self.reached if told.reached is None else told.reached, self.ends if told.ends is None else told.ends
+        )
+
+
+class ToldOffsets(NamedTuple):
+    """What one heartbeat tells of a member's `TaskOffsets`. None: unchanged."""
+
+    reached: PackedOffsets | None = None
+    ends: PackedOffsets | None = None
+
 
 def packed_offsets(offsets: Mapping[str, Mapping[int, int]]) -> PackedOffsets:
     return tuple(

@@ -166,6 +166,33 @@ async def test_offsets_of_tasks_are_described_until_the_member_goes(tmp_path: Pa
         assert member.task_offsets == []
 
 
+async def test_offsets_that_are_told_leave_the_ends_as_they_were_and_ends_the_offsets(tmp_path: Path) -> None:
+    async with streams_world(tmp_path) as world:
+        await world.join()
+        first, later = ([wire.TaskOffset(subtopology_id="0", partition=1, offset=offset)] for offset in (10, 20))
+        for reached, ends, shown in (
+            (first, later, (first, later)),
+            (later, None, (later, later)),
+            (None, first, (later, first)),
+            ([], None, ([], first)),
+        ):
+            await world.beat(member_epoch=2, task_offsets=reached, task_end_offsets=ends)
+            ((member,),) = [group.members for group in await world.describe("app")]
+            assert (member.task_offsets, member.task_end_offsets) == shown
+
+
+async def test_ends_take_room_beside_the_offsets_that_were_told_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with streams_world(tmp_path) as world:
+        await world.join()
+        monkeypatch.setattr("tidelog.broker.groups.store.member_memory.MEMBER_BYTES", 20_000)
+        many = [wire.TaskOffset(subtopology_id="0", partition=part) for part in range(1000)]  # 12 bytes each
+        assert (await world.beat(member_epoch=2, task_offsets=many)).error_code == 0
+        refused = await world.beat(member_epoch=2, task_end_offsets=many)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+
 async def test_a_static_member_comes_back_under_another_id(tmp_path: Path) -> None:
     async with streams_world(tmp_path) as world:
         tasks = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}

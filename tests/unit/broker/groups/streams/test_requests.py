@@ -80,7 +80,7 @@ def test_offsets_of_tasks():
     ]
     read = read_heartbeat(staying(task_offsets=offsets), "c", "/h", 1)
     assert list(unpacked_offsets(read.task_offsets.reached)) == [("1", 0, 7), ("1", 2, -1), ("0", 3, 1 << 40)]
-    assert (read.task_offsets.ends, read.version) == ((), 1)
+    assert (read.task_offsets.ends, read.version) == (None, 1)
     assert read_heartbeat(staying(), "c", "/h", 0).task_offsets is None
 
 
