@@ -14,6 +14,7 @@ Pure. The statuses are those of KIP-1071's heartbeat.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
@@ -216,24 +217,11 @@ def _repartition_counts(topology: Topology, partition_count: PartitionCount) -> 
         for topic in each.repartition_topics
         if topic.partitions
     }
-    waiting = [(sink, each) for each in topology.subtopologies for sink in each.sink_topics if sink not in counts]
-    while waiting:
-        left = []
-        for sink, writer in waiting:
-            inputs = [partition_count(name) for name in writer.source_topics]
-            inputs += [counts.get(topic.name) for topic in writer.repartition_topics]
-            known = [number for number in inputs if number is not None]
-            if not known:
-                left.append((sink, writer))
-            else:
-                # Another that writes the same topic was first: that one's number counts.
-                counts.setdefault(sink, max(known))
-        if len(left) == len(waiting):
-            raise _invalid(
-                "Failed to compute number of partitions for all repartition topics. "
-                "There may be loops in the topology that cannot be resolved."
-            )
-        waiting = left
+    if not _count_sinks(topology, partition_count, counts):
+        raise _invalid(
+            "Failed to compute number of partitions for all repartition topics. "
+            "There may be loops in the topology that cannot be resolved."
+        )
     for each in topology.subtopologies:
         for topic in each.repartition_topics:
             if topic.name not in counts:
@@ -242,6 +230,44 @@ def _repartition_counts(topology: Topology, partition_count: PartitionCount) -> 
                     f"because repartition source topic {topic.name} is never used as a sink topic."
                 )
     return counts
+
+
+def _count_sinks(topology: Topology, partition_count: PartitionCount, counts: dict[str, int]) -> bool:
+    """Add the count of each sink that has none. Returns whether all have one.
+
+    As if all sinks were gone through in their order, round after round, and each counted as soon as any input of its writer is;
+    but a long chain of writers takes no longer for being in the opposite order."""
+    sinks = [(sink, each) for each in topology.subtopologies for sink in each.sink_topics if sink not in counts]
+    places: dict[str, list[int]] = {}
+    readers: dict[str, list[str]] = {}
+    largest: dict[str, int] = {}
+    for place, (_, writer) in enumerate(sinks):
+        places.setdefault(writer.subtopology_id, []).append(place)
+    for writer in topology.subtopologies:
+        name = writer.subtopology_id
+        for topic in writer.repartition_topics:
+            readers.setdefault(topic.name, []).append(name)
+        inputs = [partition_count(topic) for topic in writer.source_topics]
+        inputs += [counts.get(topic.name) for topic in writer.repartition_topics]
+        if known := [number for number in inputs if number is not None]:
+            largest[name] = max(known)
+    # (round, place)
+    turns = [(0, place) for name in largest for place in places.get(name, ())]
+    heapq.heapify(turns)
+    gone_through = 0
+    while turns:
+        turn, place = heapq.heappop(turns)
+        gone_through += 1
+        sink, writer = sinks[place]
+        if sink in counts:
+            continue  # Another that writes the same topic was first: that one's number counts.
+        counts[sink] = number = largest[writer.subtopology_id]
+        for name in readers.get(sink, ()):
+            if name not in largest:
+                for later in places.get(name, ()):
+                    heapq.heappush(turns, (turn if later > place else turn + 1, later))
+            largest[name] = max(largest.get(name, number), number)
+    return gone_through == len(sinks)
 
 
 def _copartition(topology: Topology, count: PartitionCount, decided: dict[str, int]) -> None:

@@ -71,6 +71,45 @@ def test_a_repartition_topic_has_as_many_partitions_as_its_writer_reads_over_sev
     assert {topic.name: topic.partitions for topic in found.to_make} == {"x": 5, "y": 5, "fixed": 7}
 
 
+class Counted(tuple):
+    """Counts how often somebody goes through it."""
+
+    times = 0
+
+    def __iter__(self):
+        Counted.times += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_long_chain_takes_no_longer_in_the_opposite_order(step):
+    """Each subtopology reads what the next one writes; the last one reads a source."""
+    length = 300
+    chain = [
+        Subtopology(
+            str(number), sink_topics=(f"r{number}",), repartition_topics=Counted([InternalTopic(f"r{number + 1}")])
+        )
+        for number in range(length)
+    ]
+    chain.append(Subtopology("last", source_topics=("a",), sink_topics=(f"r{length}",)))
+    first = Subtopology("first", repartition_topics=(InternalTopic("r0"),))
+    Counted.times = 0
+    found = plan(topology(first, *chain[::step]), a=5)
+    assert set(numbers(found).values()) == {5}
+    assert Counted.times < 20 * length
+
+
+def test_many_sinks_of_one_writer_look_at_its_sources_once():
+    sources = tuple(f"a{number}" for number in range(100))
+    sinks = tuple(f"r{number}" for number in range(100))
+    writer = Subtopology("0", source_topics=sources, sink_topics=sinks)
+    reader = Subtopology("1", repartition_topics=tuple(map(InternalTopic, sinks)))
+    asked = []
+    found = configured(topology(writer, reader), lambda name: asked.append(name) or (3 if name in sources else None))
+    assert numbers(found) == {"0": 3, "1": 3}
+    assert asked.count("a0") < 10
+
+
 def test_loops_and_topics_that_nobody_writes_are_invalid():
     loop = topology(
         Subtopology("0", sink_topics=("x",), repartition_topics=(InternalTopic("y"),)),
