@@ -23,6 +23,9 @@ from ....protocol.errors import ErrorCode, ProtocolError
 
 #: A topic's partitions, None where there is no such topic.
 PartitionCount = Callable[[str], "int | None"]
+MAX_TASKS = 100_000
+"""Tasks of one group. The record of a member that has more is larger than `__consumer_offsets` takes (8 bytes a task), and many
+subtopologies may read one topic: a megabyte of them makes millions of tasks, each of which is a tuple while they are assigned."""
 _SHOWN = 3
 
 
@@ -183,6 +186,9 @@ def configured(topology: Topology, partition_count: PartitionCount) -> Configure
     except _Unconfigurable as error:
         return ConfiguredTopology(topology.epoch, problem=error.status)
     problem = None
+    tasks = sum(each.task_count for each in subtopologies.values())
+    if not to_make and tasks > MAX_TASKS:
+        raise _invalid(f"The topology has {tasks} tasks, and a group can't have more than {MAX_TASKS}.")
     if to_make:
         names = summary(topic.name for topic in to_make)
         problem = StreamsStatus(StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")

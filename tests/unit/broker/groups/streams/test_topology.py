@@ -110,6 +110,17 @@ def test_many_sinks_of_one_writer_look_at_its_sources_once():
     assert asked.count("a0") < 10
 
 
+def test_more_tasks_than_a_group_can_have_are_refused():
+    """Many subtopologies may read one topic: their tasks multiply, and are made one by one when they are assigned."""
+    readers = topology(*(Subtopology(str(number), source_topics=("a",)) for number in range(1000)))
+    assert len(numbers(plan(readers, a=100))) == 1000
+    with pytest.raises(ProtocolError) as caught:
+        plan(readers, a=101)
+    assert (caught.value.code, caught.value.message) == (
+        ErrorCode.STREAMS_INVALID_TOPOLOGY, "The topology has 101000 tasks, and a group can't have more than 100000.",
+    )  # fmt: skip
+
+
 def test_loops_and_topics_that_nobody_writes_are_invalid():
     loop = topology(
         Subtopology("0", sink_topics=("x",), repartition_topics=(InternalTopic("y"),)),
