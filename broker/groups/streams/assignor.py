@@ -63,19 +63,37 @@ class _Share:
 class _Process:
     """Members that share a process, and with it a state directory."""
 
-    __slots__ = ("counts", "process_id", "tasks")
+    __slots__ = ("_fewest", "_given", "counts", "process_id", "tasks")
 
     def __init__(self, process_id: str) -> None:
         self.process_id = process_id
         self.counts: dict[str, int] = {}
         self.tasks: set[Task] = set()
+        self._given = 0
+        #: (count, member) of each member, and some that have become too low.
+        self._fewest: list[tuple[int, str]] = []
+
+    def join(self, member_id: str) -> None:
+        self.counts[member_id] = 0
+        heapq.heappush(self._fewest, (0, member_id))
+
+    def give(self, member_id: str, task: Task) -> int:
+        """Returns how many the member has now."""
+        self.tasks.add(task)
+        self._given += 1
+        count = self.counts[member_id] = self.counts[member_id] + 1
+        heapq.heappush(self._fewest, (count, member_id))
+        return count
 
     @property
     def load(self) -> tuple[float, str]:
-        return sum(self.counts.values()) / len(self.counts), self.process_id
+        return self._given / len(self.counts), self.process_id
 
     def least(self) -> str:
-        return min(self.counts, key=lambda member: (self.counts[member], member))
+        """The member with the fewest tasks, the first one by name of such."""
+        while self.counts[self._fewest[0][1]] != self._fewest[0][0]:
+            heapq.heappop(self._fewest)
+        return self._fewest[0][1]
 
 
 class _Assignment:
@@ -94,7 +112,7 @@ class _Assignment:
         self.standby: dict[str, list[Task]] = {}
         for member_id, process_id, previous in self.members:
             process = self.processes.setdefault(process_id, _Process(process_id))
-            process.counts[member_id] = 0
+            process.join(member_id)
             self.process_of[member_id] = process
             self.active[member_id], self.standby[member_id] = [], []
             for task in each_task(previous.active):
@@ -103,11 +121,8 @@ class _Assignment:
                 self.was_standby.setdefault(task, []).append(member_id)
 
     def give(self, member_id: str, task: Task, to: dict[str, list[Task]]) -> None:
-        process = self.process_of[member_id]
-        process.counts[member_id] += 1
-        process.tasks.add(task)
+        count = self.process_of[member_id].give(member_id, task)
         to[member_id].append(task)
-        count = process.counts[member_id]
         if to is self.active:
             self.active_share.taken(count)
         self.total_share.taken(count)

@@ -17,6 +17,30 @@ def test_nobody_gets_nothing():
     assert assign([candidate("a", "p")], [], 1) == {"a": ({}, {}, {})}
 
 
+class Name(str):
+    """Counts how often it is compared with another."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    def __lt__(self, other):
+        Name.compared += 1
+        return str.__lt__(self, other)
+
+
+def test_many_members_of_one_process_are_not_gone_through_for_each_task():
+    members = [candidate(Name(f"m{number:03}"), "p") for number in range(200)]
+    Name.compared = 0
+    targets = assign(members, [TaskGroup("0", 1000, False)], 0)
+    assert {len(tasks.active["0"]) for tasks in targets.values()} == {5}
+    assert Name.compared < 50_000
+
+
 def test_one_member_gets_all_and_no_copies():
     assert assign([candidate("a", "p")], [STATELESS, STATEFUL], 2) == {"a": ({"0": {0, 1}, "1": {0, 1, 2, 3}}, {}, {})}
 
