@@ -201,6 +201,8 @@ class Node:
         config = kept.settings.config
         if config is not basics.config:
             self.socket_server.use(config)
+            if self.http is not None:  # it listens since before the metadata were read
+                self.http.use(config)
             logs.use(config)
             basics.scheduler.resize(config.background_threads)
         services = make_services(basics, logs, store, kept, 0 if self.http is None else self.http.port)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.certificates import authority_in, write_identity
 from tidelog.broker.server.node import Node
 from tidelog.config.loader import load_config
 from tidelog.storage.io.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile
@@ -68,5 +69,38 @@ async def test_the_cleaner_follows_the_last_of_two_changes_whichever_thread_come
         for task in reversed(tasks):
             await asyncio.to_thread(task)
         assert services.cleaner.pool.settings.backoff_ms == 8000
+    finally:
+        await node.stop()
+
+
+async def test_a_certificate_of_https_that_was_set_while_running_holds_after_a_restart(tmp_path: Path) -> None:
+    authority = authority_in(tmp_path)
+    write_identity(authority, tmp_path / "other.pem", "localhost")
+    setting, changed = "listener.name.http.ssl.keystore.location", str(tmp_path / "other.pem")
+    secured = load_config(
+        None,
+        {},
+        [
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            "http.listener=https://127.0.0.1:0",
+            f"log.dirs={tmp_path / 'data'}",
+            f"{setting}={tmp_path / 'server.pem'}",
+        ],
+    )
+    node = Node(secured, asyncio.get_running_loop())
+    try:
+        await node.start()
+        await node.services.settings.alter("", lambda settings: {**settings, setting: changed})
+    finally:
+        await node.stop()
+    node = Node(secured, asyncio.get_running_loop())
+    try:
+        await node.start()
+        assert node.services.config.of_listener("http", "ssl.keystore.location") == changed
+        assert node.http is not None
+        https = node.http.https
+        assert https is not None
+        https.renew()
+        assert not https.tls.is_changed(node.services.config)
     finally:
         await node.stop()
