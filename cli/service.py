@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 UNITS = Path("etc/systemd/system")
 WATCHDOG_S = 60
 """As long as /health/live has patience."""
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 
 _UNIT = """\
@@ -101,6 +102,8 @@ class Service(NamedTuple):
     names_directories: bool
     #: Where its Python is.
     prefix: str
+    #: Directory that it backs itself up to; None if there is none.
+    backup: Path | None = None
 
     @property
     def home(self) -> Path:
@@ -113,9 +116,20 @@ class Service(NamedTuple):
         return [path for directory in self.directories if not (path := self.home / directory).is_relative_to(self.home)]
 
     @property
+    def writable(self) -> list[str]:
+        """What it writes to outside of `home`, as ReadWritePaths= has it. Of a backup, a share that is not mounted is no
+        reason not to start: "-".
+        """
+        paths = [str(path) for path in self.elsewhere]
+        if self.backup is not None and not self.backup.is_relative_to(self.home):
+            paths.append(f"-{self.backup}")
+        return paths
+
+    @property
     def in_homes(self) -> list[str]:
         """What it needs that lies in the home directory of somebody."""
-        needed = [self.command[0], self.prefix, *self.command[2:], *map(str, self.elsewhere)]
+        backup = [] if self.backup is None else [self.backup]
+        needed = [self.command[0], self.prefix, *self.command[2:], *map(str, (*self.elsewhere, *backup))]
         return [path for path in needed if path.startswith(("/home/", "/root/"))]
 
 
@@ -170,7 +184,7 @@ def run_install(options: Any) -> int:
 
 
 def service_of(options: Any) -> Service:
-    """The service that the options ask for. Raises ConfigError as `tidelog serve` would with these settings."""
+    """The service that the options ask for. Raises ConfigError, or StoreError, as `tidelog serve` would with these settings."""
     from ..config.loader import load_config
 
     file = None if options.config is None else options.config.resolve()
@@ -182,9 +196,13 @@ def service_of(options: Any) -> Service:
         *([] if file is None else ["--config", str(file)]),
         *(word for assignment in options.assignments for word in ("--set", assignment)),
     ]
-    return Service(
-        options.name, options.user or options.name, command, config.log_dirs if names else (), names, sys.base_prefix
-    )
+    backup = None
+    if config.backup_url.startswith("file://"):
+        from ..backup.store.opening import path_of
+
+        backup = Path(os.path.normpath(path_of(config.backup_url)))
+    directories = config.log_dirs if names else ()
+    return Service(options.name, options.user or options.name, command, directories, names, sys.base_prefix, backup)
 
 
 def _program() -> list[str]:
@@ -201,18 +219,19 @@ def unit_text(service: Service) -> str:
         command=" ".join(_quoted(word) for word in service.command),
         environment="" if service.names_directories else f"Environment=TIDELOG_LOG_DIRS={service.home}\n",
         watchdog_s=WATCHDOG_S,
-        paths="".join(f"ReadWritePaths={_quoted(str(directory))}\n" for directory in service.elsewhere),
+        paths="".join(f"ReadWritePaths={_quoted(path, dollar='$')}\n" for path in service.writable),
         home="read-only" if service.in_homes else "yes",
     )
 
 
-def _quoted(word: str) -> str:
-    """A word of ExecStart=: systemd's specifiers, variables, quotes and blanks mean themselves."""
-    word = word.replace("%", "%%").replace("$", "$$")
+def _quoted(word: str, *, dollar: str = "$$") -> str:
+    """A word of ExecStart=: systemd's specifiers, variables, quotes, blanks and ends of lines mean themselves. `dollar`: how
+    to write one; only commands have variables.
+    """
+    word = word.replace("%", "%%").replace("$", dollar)
     if re.fullmatch(r"[\w%$./:=,@+-]+", word):
         return word
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return f'"{word.translate(_ESCAPES)}"'
 
 
 def _make_user(service: Service) -> None:

@@ -36,7 +36,7 @@ def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore:
         with _named_lock:
             return _named.setdefault(url, MemoryStore(url))
     if url.startswith("file://"):
-        return FileStore(_path_of(url))
+        return FileStore(path_of(url))
     if url.startswith(("s3://", "gs://", "az://")):
         return CloudStore(url, options)
     problem = "not the URL of a store"
@@ -66,12 +66,12 @@ def check_url(url: str, options: StoreOptions) -> None:
     Asks nothing of a disk or a network: a share that is not mounted yet is no error here.
     """
     if url.startswith("file://"):
-        _path_of(url)
+        path_of(url)
     else:
         open_store(url, options).close()
 
 
-def _path_of(url: str) -> str:
+def path_of(url: str) -> str:
     """The absolute path of a file:// URL."""
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query or parts.fragment:

@@ -101,8 +101,8 @@ MUTATIONS = [
     Mutation(
         "commands/service-read-only-logs",
         "cli/service.py",
-        "for directory in service.elsewhere),",
-        "for directory in ()),",
+        "paths = [str(path) for path in self.elsewhere]",
+        "paths: list[str] = []",
         "Directories of logs outside of the state directory can't be written to by the service.",
         ("tests/unit/cli/test_service.py",),
     ),

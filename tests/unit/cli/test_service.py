@@ -77,6 +77,21 @@ def test_directories_of_the_file_count(capsys: pytest.CaptureFixture[str], tmp_p
     assert "Environment" not in unit
 
 
+def test_a_directory_that_is_backed_up_to_may_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    """It need not be there: a share that is not mounted is no reason not to start."""
+    text = printed(capsys, "--set", "log.dirs=/mnt/a", "--set", "backup.url=file:///mnt/my%20nas/t")
+    assert 'ReadWritePaths=/mnt/a\nReadWritePaths="-/mnt/my nas/t"\n' in text
+    unread = printed(capsys, "--set", "backup.url=file:///var/lib/tidelog/backup")
+    assert "ReadWritePaths" not in unread
+    assert "ReadWritePaths" not in printed(capsys, "--set", "backup.url=s3://bucket/prefix")
+
+
+def test_a_setting_of_several_lines_stays_one_word(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "--set", "ssl.keystore.key=-----BEGIN\nUser=root\n\t-----END")
+    assert "\nUser=root\n" not in text
+    assert '"ssl.keystore.key=-----BEGIN\\nUser=root\\n\\t-----END"' in text
+
+
 @pytest.mark.parametrize(("directory", "expected"), [("/home/ann/logs", "read-only"), ("/root/logs", "read-only")])
 def test_homes_are_closed_unless_something_needed_lies_in_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, directory: str, expected: str
