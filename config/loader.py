@@ -236,9 +236,13 @@ class DynamicConfig(NamedTuple):
 
 
 def with_dynamic_settings(
-    config: BrokerConfig, by_node: Mapping[str, Mapping[str, str]], node_id: int
+    config: BrokerConfig, by_node: Mapping[str, Mapping[str, str]], node_id: int, *, all_or_none: bool = False
 ) -> DynamicConfig:
-    """`config` with the settings that Kafka let change while running; what has no meaning here is left out."""
+    """`config` with the settings that Kafka let change while running; what has no meaning here is left out.
+
+    What does not fit to the rest, as to a file that was changed since, is left out too, and nothing else: what is kept, and
+    who is let in, must not depend on an unrelated setting. `all_or_none` spares the search for it: none is taken then.
+    """
     wanted = {**by_node.get(ALL_NODES, {}), **by_node.get(str(node_id), {})}
     taken: dict[str, str] = {}
     refused: list[str] = []
@@ -251,14 +255,29 @@ def with_dynamic_settings(
             refused += problems
             if not problems:
                 taken[name] = text
-    if not taken:
-        return DynamicConfig(config, {}, tuple(refused))
+    while taken:
+        changed, problems = _changed(config, taken)
+        if changed is not None:
+            return DynamicConfig(changed, taken, tuple(refused))
+        refused += [problem for problem in problems if problem not in refused]
+        # Each is right, together they are not: the one goes without which least is wrong.
+        taken = {} if all_or_none else min(_without_one(taken), key=lambda fewer: len(_changed(config, fewer)[1]))
+    return DynamicConfig(config, {}, tuple(refused))
+
+
+def _changed(config: BrokerConfig, taken: Mapping[str, str]) -> tuple[BrokerConfig | None, Sequence[str]]:
+    """`config` with valid settings over its own; None, and why, where they do not fit together."""
     given = {**config.given, **taken}
     values, _ = validate(given, rows_of(given))
     try:
         changed = broker_config(values, given, config.notices, config.origins)
-        if problems := broker_problems(changed):
-            raise ConfigError(problems)
-    except ConfigError as error:  # each is right, together they are not
-        return DynamicConfig(config, {}, (*refused, *error.problems))
-    return DynamicConfig(changed, taken, tuple(refused))
+    except ConfigError as error:
+        return None, error.problems
+    problems = broker_problems(changed)
+    return (None, problems) if problems else (changed, ())
+
+
+def _without_one(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The settings without one of them, each in turn."""
+    for left_out in settings:
+        yield {name: text for name, text in settings.items() if name != left_out}

@@ -110,7 +110,8 @@ class DynamicSettings:
                 raise ProtocolError(
                     ErrorCode.INVALID_REQUEST, f"{name} is read at the start: set it there and start again"
                 )
-        resolved = with_dynamic_settings(self.static, {**self._stored, node: settings}, self._node_id)
+        by_node = {**self._stored, node: settings}
+        resolved = with_dynamic_settings(self.static, by_node, self._node_id, all_or_none=True)
         if resolved.refused:
             raise ProtocolError(ErrorCode.INVALID_CONFIG, "; ".join(resolved.refused))
         for check in self.checks:

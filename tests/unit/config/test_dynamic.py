@@ -38,3 +38,19 @@ def test_a_groups_setting_outside_of_its_limits_is_refused() -> None:
         found = with_dynamic_settings(config, {"": {name: "15001"}}, 1)
         assert (found.config, found.taken) == (config, {})
         assert name in found.refused[0]
+
+
+def test_a_setting_that_does_not_fit_to_a_file_changed_since_is_left_out_alone() -> None:
+    """A disk was cordoned, emptied and taken out of log.dirs: with its cordon went all that was set so, retention too."""
+    by_node = {
+        "": {"log.retention.ms": "-1", "cordoned.log.dirs": "/b", "max.connections": "7"},
+        "1": {"queued.max.request.bytes": "1000000"},
+    }
+    config = load_config(None, {}, ["log.dirs=/a", "socket.request.max.bytes=2000000"])
+    found = with_dynamic_settings(config, by_node, 1)
+    assert found.taken == {"log.retention.ms": "-1", "max.connections": "7"}
+    assert (found.config.log_retention_ms, found.config.max_connections) == (-1, 7)
+    assert any("cordoned.log.dirs='/b' is not in log.dirs" in problem for problem in found.refused)
+    assert len(found.refused) == 2
+    assert any("queued.max.request.bytes=1000000 is below" in problem for problem in found.refused)
+    assert with_dynamic_settings(config, by_node, 1, all_or_none=True).taken == {}
