@@ -189,11 +189,19 @@ class TopicRegistry:
         """Apply a changed configuration: topics, and their logs, follow in all settings that they do not override."""
         self._config = config
         self.makers.use(config)
-        self._defaults = log_config(config, {})
+        before, self._defaults = self._defaults, log_config(config, {})
+        if self._defaults == before:
+            return
+        # With thousands of topics their settings take long to read, and most have the same.
+        known: dict[frozenset[tuple[str, str]], LogConfig] = {}
         for topic in list(self._by_name.values()):
-            altered = dataclasses.replace(topic, config=self._in_force(topic.name, topic.overrides))
-            self._publish(altered)
-            self._configure_logs(altered)
+            own = frozenset(topic.overrides.items())
+            if (in_force := known.get(own)) is None:
+                in_force = known[own] = self._in_force(topic.name, topic.overrides)
+            if in_force != topic.config:
+                altered = dataclasses.replace(topic, config=in_force)
+                self._publish(altered)
+                self._configure_logs(altered)
 
     def _configure_logs(self, topic: Topic) -> None:
         for partition in range(topic.partition_count):

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from support.fake_logs import FakeLogs, FakeProducers
 from support.topic_world import TopicWorld, topic_world
+from tidelog.broker.metadata import topics
 from tidelog.broker.metadata.topics import (
     CONSUMER_OFFSETS,
     MAX_PARTITIONS_PER_REQUEST,
@@ -20,7 +21,7 @@ from tidelog.broker.metadata.topics import (
     check_name,
 )
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.config.log_config import LogConfig
+from tidelog.config.log_config import LogConfig, log_config
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError
 
@@ -452,3 +453,30 @@ async def test_a_stored_setting_that_is_no_longer_allowed_keeps_nobody_from_a_ch
         world.topics.use(BrokerConfig(log_retention_ms=7))
         assert logs.get("a", 0).config == LogConfig(segment_bytes=5000, retention_ms=7)
         assert logs.get("b", 0).config == LogConfig(retention_ms=7)
+
+
+async def test_a_change_of_the_brokers_looks_at_topics_as_far_as_it_is_about_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look is some 70 us of the loop: with ten thousand topics a new limit of connections held clients up for a second."""
+    async with topic_world(tmp_path) as world:
+        for name in "abcdef":
+            await world.topics.create(name, 1, {"segment.bytes": "5000"})
+        looks = []
+
+        def counting(*given: Any) -> LogConfig:
+            looks.append(given)
+            return log_config(*given)
+
+        monkeypatch.setattr(topics, "log_config", counting)
+        before = world.topics.get("a")
+        world.topics.use(BrokerConfig(max_connections=7))
+        assert len(looks) == 1
+        assert world.topics.get("a") is before
+        world.topics.use(BrokerConfig(log_segment_bytes=6000))
+        assert len(looks) == 3
+        assert world.topics.get("a") is before
+        world.topics.use(BrokerConfig(log_retention_ms=7))
+        assert len(looks) == 5
+        assert [log.config for log in world.logs.logs()] == [LogConfig(segment_bytes=5000, retention_ms=7)] * 6
+        assert world.topics.by_id(id_of(6)) is world.topics.get("f")
