@@ -43,4 +43,5 @@ async def push_telemetry(request: PushTelemetryRequest, context: RequestContext)
         except RecordError:
             telemetry.refused()
             return PushTelemetryResponse(error_code=ErrorCode.INVALID_RECORD)
+    telemetry.taken(len(metrics))
     return PushTelemetryResponse()

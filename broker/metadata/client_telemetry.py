@@ -10,6 +10,7 @@ silent for longest are forgotten, and introduce themselves anew. Loop thread.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -23,6 +24,8 @@ from .store import CLIENT_METRICS
 if TYPE_CHECKING:
     from ...storage.clock import Time
     from .resource_config import ResourceConfigs
+
+log = logging.getLogger(__name__)
 
 #: Codecs that pushes may have, the best one first: zstd, lz4, gzip, snappy.
 ACCEPTED_CODECS = (4, 3, 1, 2)
@@ -70,7 +73,7 @@ class ClientTelemetry:
         self._resources = resources
         self._time = time
         self._version = 0
-        self._matches: dict[str, dict[str, Any]] = {}
+        self._matches: dict[str, dict[str, Any] | None] = {}
         self._clients: OrderedDict[bytes, _Client] = OrderedDict()
         self.max_bytes = max_bytes
         self.pushes = self.pushed_bytes = self.throttled = self.failed = 0
@@ -103,7 +106,9 @@ class ClientTelemetry:
     def push(
         self, instance_id: bytes, attributes: Mapping[str, str], subscription_id: int, codec: int, size: int, last: bool
     ) -> None:
-        """Accept a push of `size` bytes; `last`: the client is terminating. Raises `ProtocolError`."""
+        """Accept a push of `size` bytes, of which `taken` or `refused` is to be called; `last`: the client is terminating.
+        Raises `ProtocolError`.
+        """
         if instance_id == _NO_ID:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "a push needs the client's instance id")
         now = self._time.monotonic_ms()
@@ -117,8 +122,6 @@ class ClientTelemetry:
         finally:
             client.is_terminating = last
         client.error = ErrorCode.NONE
-        self.pushes += 1
-        self.pushed_bytes += size
 
     def _check(self, client: _Client, now: float, subscription_id: int, codec: int, size: int, last: bool) -> None:
         if client.is_terminating:
@@ -139,9 +142,13 @@ class ClientTelemetry:
                 ErrorCode.TELEMETRY_TOO_LARGE, f"{size} bytes; telemetry.max.bytes allows {self.max_bytes}"
             )
 
+    def taken(self, size: int) -> None:
+        """Count an accepted push of `size` bytes whose contents are valid, as far as they are looked at."""
+        self.pushes += 1
+        self.pushed_bytes += size
+
     def refused(self) -> None:
         """Count an accepted push whose contents turned out to be invalid."""
-        self.pushes -= 1
         self.failed += 1
 
     def _client(self, instance_id: bytes, attributes: Mapping[str, str], now: float) -> tuple[_Client, bool]:
@@ -164,17 +171,26 @@ class ClientTelemetry:
         metrics: set[str] = set()
         interval = DEFAULT_INTERVAL_MS
         for name in self._resources.names(CLIENT_METRICS):
-            expressions = self._matches.get(name)
-            if expressions is None:
-                text = self._resources.own(CLIENT_METRICS, name).get("match", "")
-                expressions = self._matches[name] = parse_match(text)
-            if all(expression.fullmatch(attributes[key]) for key, expression in expressions.items()):
+            expressions = self._expressions(name)
+            if expressions is not None and all(
+                expression.fullmatch(attributes[key]) for key, expression in expressions.items()
+            ):
                 values = self._resources.values(CLIENT_METRICS, name)
                 metrics.update(cast("tuple[str, ...]", values["metrics"]))
                 interval = min(interval, cast(int, values["interval.ms"]))
         wanted = (_ALL,) if _ALL in metrics else tuple(sorted(metrics))
         mixed = zlib.crc32(instance_id + f"{wanted}{interval}".encode())
         return Subscription(mixed - (1 << 32 if mixed >= 1 << 31 else 0), wanted, interval)
+
+    def _expressions(self, name: str) -> Mapping[str, Any] | None:
+        """By attribute, what a client of this subscription matches; None if Apache Kafka stored what can't be read here."""
+        if name not in self._matches:
+            try:
+                self._matches[name] = parse_match(self._resources.own(CLIENT_METRICS, name).get("match", ""))
+            except ProtocolError as error:
+                log.error("the subscription to client metrics %s is for no client: %s", name, error)
+                self._matches[name] = None
+        return self._matches[name]
 
     def _forget(self, now: float) -> None:
         while self._clients:

@@ -66,9 +66,9 @@ class ResourceConfigs:
         return self._settings[kind].get(resource, {})
 
     def values(self, kind: str, resource: str) -> dict[str, Value]:
-        """Effective settings, typed: own values over defaults."""
+        """Effective settings, typed: own values over defaults. What Apache Kafka set and is not known here is left out."""
         table = TABLES[kind]
-        values, _ = validate(dict(self.own(kind, resource)), table)
+        values, _ = validate({name: text for name, text in self.own(kind, resource).items() if name in table}, table)
         return {name: values.get(name, row.default) for name, row in table.items()}
 
     def check(self, kind: str, resource: str, change: Change) -> dict[str, str]:

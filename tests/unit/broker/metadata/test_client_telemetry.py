@@ -17,6 +17,7 @@ from tidelog.broker.metadata import client_telemetry
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from tidelog.protocol.messages.push_telemetry import PushTelemetryRequest
+from tidelog.protocol.records.exceptions import RecordError
 
 GZIP = 1
 SUBSCRIPTION = {"metrics": "org.apache.kafka.producer,org.apache.kafka.consumer", "interval.ms": "1000"}
@@ -110,6 +111,39 @@ async def test_what_is_not_taken(tmp_path: Path, metrics: bytes, codec: int, cod
         assert (world.telemetry.pushes, world.telemetry.failed) == (0, 1)
         answer.client_instance_id = bytes(16)
         assert await push(world, answer) == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_push_is_counted_when_it_is_known_what_became_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A counter that falls is a restart to Prometheus: a scrape meanwhile made its next rate as large as all pushes."""
+    async with topic_world(tmp_path) as world:
+        told = []
+
+        def decompress(*_: object) -> bytes:
+            told.append((world.telemetry.pushes, world.telemetry.pushed_bytes))
+            raise RecordError("a bomb")
+
+        monkeypatch.setattr("tidelog.broker.apis.push_telemetry.decompress", decompress)
+        assert await push(world, subscribe(world), b"m", GZIP) == ErrorCode.INVALID_RECORD
+        assert told == [(0, 0)]
+        assert (world.telemetry.pushes, world.telemetry.pushed_bytes, world.telemetry.failed) == (0, 0, 1)
+
+
+async def test_a_subscription_of_kafkas_that_cannot_be_read_here_keeps_none_from_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its expressions are Java's, and a newer Kafka may have more settings."""
+    async with topic_world(tmp_path) as world:
+        await subscription(world, "good", metrics="a")
+        world.resources._settings["client-metrics"] |= {
+            "java": {"match": "client_id=(?!test).*", "metrics": "b"},
+            "newer": {"metrics": "c", "interval.ms": "200", "of.kafka.5": "1"},
+        }
+        answer = subscribe(world)
+        assert (answer.error_code, list(answer.requested_metrics), answer.push_interval_ms) == (0, ["a", "c"], 200)
+        subscribe(world)
+        assert caplog.text.count("java is for no client") == 1
 
 
 async def test_clients_that_do_not_come_again_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
