@@ -25,6 +25,8 @@ from .table.broker import COPIES
 from .validation import validate
 
 PREFIX = "TIDELOG_"
+COMMAND_CONFIG = "TIDELOG_COMMAND_CONFIG"
+"""Names the file of client settings for commands, and no setting of the daemon's, which may be started from the same shell."""
 
 # Kubernetes puts the addresses of every service into its pods' environment. For a service called tidelog they look
 # like settings of ours: TIDELOG_SERVICE_HOST, TIDELOG_PORT_9092_TCP_ADDR.
@@ -105,7 +107,7 @@ def _from_environment(environment: Mapping[str, str], problems: list[str]) -> di
     names = {row.environment: name for name, row in BROKER_SETTINGS.items()}
     found = {}
     for variable, text in environment.items():
-        if not variable.startswith(PREFIX):
+        if not variable.startswith(PREFIX) or variable == COMMAND_CONFIG:
             continue
         name = names.get(variable) or variable.removeprefix(PREFIX).lower().replace("_", ".")
         row = find_broker_setting(name)

@@ -308,3 +308,8 @@ def test_what_is_given_remembers_where_it_comes_from(tmp_path: Path) -> None:
 def test_toml_that_is_nested_without_end_is_told() -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         toml_settings("a = " + "[" * 20_000)
+
+
+def test_the_variable_of_commands_settings_is_no_setting_of_the_daemons() -> None:
+    """Exported where commands run, as it is meant to be, it kept `tidelog serve` from starting there."""
+    assert load_config(None, {"TIDELOG_COMMAND_CONFIG": "/etc/tidelog/client.properties"}).given == {}
