@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from .support.arguments import seconds
 from .support.output import plural
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def add_parser(commands: Subparsers) -> None:
         "--wait", action="store_true", help="wait until it is done and print what was removed, by cause"
     )
     parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=3600.0, help="how long --wait waits (default: an hour)"
+        "--timeout", metavar="SECONDS", type=seconds, default=3600.0, help="how long --wait waits (default: an hour)"
     )
     parser.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
     add_http_argument(parser)
@@ -81,8 +82,8 @@ def picture(state: Any) -> list[str]:
         ]
     from .why import ledger_line
 
-    seconds = (state["finishedMs"] - (state["startedMs"] or state["finishedMs"])) / 1000
-    head = f"{state['topic']}: {plural(state['partitions'], 'partition')} in {seconds:.2f} s"
+    taken_s = (state["finishedMs"] - (state["startedMs"] or state["finishedMs"])) / 1000
+    head = f"{state['topic']}: {plural(state['partitions'], 'partition')} in {taken_s:.2f} s"
     if state["errors"]:
         head += f", {len(state['errors'])} of them could not be cleaned"
     lines = [head, *removed_lines(state["removed"], state["removedBytes"])]

@@ -9,6 +9,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
+from .support.arguments import seconds
 from .support.kafka_client import client_of
 from .support.output import print_json, say_empty
 
@@ -28,7 +29,7 @@ def add_parser(commands: Subparsers) -> None:
 
     parser = action("list", run_list, "transactional ids, their producers and states")
     parser.add_argument("--state", metavar="STATE", action="append", default=[], help="only those: Ongoing, Empty, …")
-    parser.add_argument("--longer-than", metavar="SECONDS", type=float, help="only those that run for longer")
+    parser.add_argument("--longer-than", metavar="SECONDS", type=seconds, help="only those that run for longer")
     parser = action("describe", run_describe, "partitions, time-out and age of transactions")
     parser.add_argument("ids", metavar="TRANSACTIONAL-ID", nargs="+")
     parser = action(

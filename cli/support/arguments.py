@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 _REQUIRED = "the following arguments are required: "
-#: argparse's words for a text that `int` or `float` does not take.
-_NO_NUMBER = re.compile("invalid (int|float) value: (.*)", re.DOTALL)
+#: argparse's words for a text that `int`, `float` or `seconds` does not take.
+_NO_NUMBER = re.compile("invalid (int|float|seconds) value: (.*)", re.DOTALL)
+
+
+def seconds(text: str) -> float:
+    """A time that has milliseconds; argparse makes a line of the error. `float` takes nan and inf, which have none."""
+    value = float(text)
+    if not math.isfinite(value * 1000):
+        raise ValueError
+    return value
 
 
 class ArgumentParser(argparse.ArgumentParser):
