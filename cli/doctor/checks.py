@@ -46,8 +46,10 @@ UNFIT = {
     "9p": "it has no reliable mmap or syncs",
 }
 #: Endings of settings that name a file with secrets, and of those that are secrets: then the file that they stand in is one.
-_SECRET_FILES = ("ssl.keystore.location", "http.tokens.file", "http.users.file")
-_SECRET_SETTINGS = ("sasl.jaas.config", "ssl.keystore.key", "ssl.key.password", "ssl.keystore.password")
+_SECRET_FILES = ("ssl.keystore.location", "http.tokens.file", "backup.credentials.file", "backup.secrets.key.file")
+_SECRET_SETTINGS = (
+    "sasl.jaas.config", "ssl.keystore.key", "ssl.key.password", "backup.secret.access.key", "backup.session.token",
+)  # fmt: skip
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
 
 

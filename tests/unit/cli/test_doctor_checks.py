@@ -145,3 +145,19 @@ def test_files_with_secrets_that_everybody_may_read_are_named(tmp_path: Path) ->
         path.chmod(0o644)
     assert set(look(config).exposed) == set(map(str, secrets))
     assert bad(replace(GOOD, exposed=look(config).exposed)) == {"files with secrets": WARN}
+
+
+def test_the_backups_keys_are_secrets_too(tmp_path: Path) -> None:
+    properties, key, account = (tmp_path / name for name in ("server.properties", "key", "account.json"))
+    properties.write_text("backup.access.key.id=A\nbackup.secret.access.key=S\n")
+    for path in (properties, key, account):
+        path.touch()
+        path.chmod(0o644)
+    given = [
+        "backup.url=s3://bucket/prefix",
+        "backup.secrets=encrypt",
+        f"backup.secrets.key.file={key}",
+        f"backup.credentials.file={account}",
+        f"log.dirs={tmp_path / 'data'}",
+    ]
+    assert set(look(load_config(properties, {}, given)).exposed) == {str(properties), str(key), str(account)}
