@@ -316,8 +316,14 @@ class ThreadPoolScheduler:
         ready = sum(min(len(lane.ready), max(self._room(lane), 0)) for lane in self._turns)
         if ready > self._idle or (self._timed and not self._idle):
             thread = threading.Thread(target=self._work, name=f"{self._thread_name}-{next(self._numbers)}", daemon=True)
-            self._threads.add(thread)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system gives no more
+                if not self._threads:
+                    raise
+                logger.debug("%d background threads do all work: %s", len(self._threads), error)
+            else:
+                self._threads.add(thread)  # it waits for the lock, which is held here
 
     def _next_ready(self) -> _Task | None:
         """The first ready task, from the first lane in turn that may run one."""

@@ -328,3 +328,37 @@ def test_settle_does_not_wait_for_what_is_stuck() -> None:
     finally:
         go.set()
         scheduler.shutdown()
+
+
+def test_a_system_that_gives_no_more_threads_costs_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that asked for another one died of it, with its task: retention and flushes came to an end for ever."""
+    ran: list[str] = []
+    clocked = Clocked()
+    clocked.pool.schedule("often", lambda: ran.append("often"), 10, 10)
+    until(lambda: clocked.pool._idle == 1, "a thread that waits")
+    clocked.pool.schedule("seldom", lambda: ran.append("seldom"), 10, 10_000)
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as no_threads:
+        no_threads.setattr(threading.Thread, "start", refuse)
+        clocked.advance(10)
+        clocked.advance(10)
+    assert sorted(ran) == ["often", "often", "seldom"]
+    clocked.advance(10)
+    assert ran.count("often") == 3
+    clocked.pool.shutdown()
+
+
+def test_what_needs_the_first_thread_fails_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = ThreadPoolScheduler(2)
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as no_threads:
+        no_threads.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            pool.schedule("task", lambda: None, 0)
+    pool.shutdown()
