@@ -143,5 +143,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _let_go_of_output()
         _tell(failure_text(error), getattr(options, "command_config", None))
         return 1
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):
+            raise
+        limits = "ulimit -u, TasksMax= of its unit, --pids-limit of its container"
+        print(
+            f"tidelog: the system lets this process start no more threads: raise its limit ({limits})", file=sys.stderr
+        )
+        return 1
     except KeyboardInterrupt:
         return 130

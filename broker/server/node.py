@@ -274,8 +274,7 @@ class Node:
 
     async def stop(self) -> None:
         """Stops cleanly, whatever `start` came to: answers under way go out, logs are closed and marked clean."""
-        loop, io_pool = self._basics.loop, self._basics.io_pool
-        run = loop.run_in_executor
+        run = self._aside
         self.state.ready, self.state.stopping = False, True
         services = self.state.services
         await self.socket_server.stop_accepting()
@@ -283,14 +282,36 @@ class Node:
             await self._finish_requests(services)
             await self._close_parts(services)
         if self._logs is not None:
-            await run(None, self._logs.shutdown)
+            await run(self._logs.shutdown)
         if self._metadata is not None:
-            await run(None, self._metadata.close)
+            await run(self._metadata.close)
         if self.http is not None:
-            await run(None, self.http.stop)
-        await run(None, self._basics.scheduler.shutdown)
-        io_pool.shutdown()
+            await run(self.http.stop)
+        await run(self._basics.scheduler.shutdown)
+        self._basics.io_pool.shutdown()
         self.securities.close()
+
+    async def _aside(self, task: Callable[..., object], *arguments: object) -> None:
+        """Run what blocks in a thread; here, where the system gives none: a stop goes on to its end all the same, or threads that
+        wait for it would keep the process, and its locks, for ever.
+        """
+        begun: list[None] = []
+
+        def once() -> None:
+            if not begun:  # a pool that can't grow may run later what it refused
+                begun.append(None)
+                task(*arguments)
+
+        try:
+            done = self._basics.loop.run_in_executor(None, once)
+        except RuntimeError as error:
+            log.warning("stopping without further threads: %s", error)
+            try:
+                once()
+            except RuntimeError as failure:  # it needs a thread of its own
+                log.error("a part could not be stopped: %s", failure)
+        else:
+            await done
 
     async def _finish_requests(self, services: Services) -> None:
         """Returns when all connections are closed; those that wait for an answer have had a moment."""
@@ -305,7 +326,7 @@ class Node:
 
     async def _close_parts(self, services: Services) -> None:
         """Parts that requests use, above the logs."""
-        run = partial(services.loop.run_in_executor, None)
+        run = self._aside
         if (mover := services.mover.if_made) is not None:
             await mover.stop()
         services.groups.close()

@@ -34,3 +34,19 @@ def test_a_port_beside_listeners_is_refused_with_their_origin(where: str, tmp_pa
 def test_the_command_refuses_it_before_it_starts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--port", "5", "--set", "listeners=PLAINTEXT://127.0.0.1:1"]) == 1
     assert capsys.readouterr().err.startswith("tidelog: --port 5 is for the default listener")
+
+
+def test_a_system_that_gives_no_more_threads_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(_config: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("tidelog.broker.server.node.serve", refused)
+    for name in ("set_up_logging", "log_uncaught"):
+        monkeypatch.setattr(f"tidelog.broker.runtime.logging.{name}", lambda *_: None)
+    assert main(["serve", "--set", "http.listener="]) == 1
+    assert capsys.readouterr().err == (
+        "tidelog: the system lets this process start no more threads: raise its limit (ulimit -u, TasksMax= of its unit, "
+        "--pids-limit of its container)\n"
+    )

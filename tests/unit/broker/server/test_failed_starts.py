@@ -103,3 +103,36 @@ async def test_a_second_daemon_on_a_directory_harms_the_first_in_nothing(tmp_pat
     finally:
         await first.stop()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("granted", range(7))
+def test_a_start_and_a_stop_without_threads_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, granted: int
+) -> None:
+    """A stop that could not start a thread ended there: HTTP's thread kept the process, which served nobody, and its locks."""
+    before, start_thread = set(threading.enumerate()), threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def start_few(thread: threading.Thread) -> None:
+        if len(started) >= granted:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start_thread(thread)
+
+    async def run() -> None:
+        settings = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=127.0.0.1:0", f"log.dirs={tmp_path}"]
+        node = Node(load_config(None, {}, settings), asyncio.get_running_loop())
+        try:
+            await node.start()
+        except RuntimeError:
+            pass
+        finally:
+            await node.stop()
+
+    loop = asyncio.new_event_loop()
+    with monkeypatch.context() as few_threads:
+        few_threads.setattr(threading.Thread, "start", start_few)
+        loop.run_until_complete(run())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    assert left(before) == set()
