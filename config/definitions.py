@@ -98,6 +98,17 @@ def _without_meaning(name: str) -> Setting | None:
     return None if row is None or row.status is Status.HONOURED else replace(row, name=name)
 
 
+_SECRET = re.compile(r"password$|passphrase$|secret|master\.key$|jaas|^rsm\.config\.|^rlmm\.config\.")
+
+
+def is_secret(name: str) -> bool:
+    """True for a broker setting whose value must not be shown. What is not known here, and Kafka's secrets that have no meaning
+    here, are secrets too.
+    """
+    row = find_broker_setting(name)
+    return row is None or row.sensitive or (row.status is not Status.HONOURED and _SECRET.search(name) is not None)
+
+
 def rows_of(names: Iterable[str]) -> dict[str, Setting]:
     """The rows of these names, those that there are."""
     return {name: row for name in names if (row := find_broker_setting(name)) is not None}

@@ -258,10 +258,10 @@ def with_dynamic_settings(
             if not problems:
                 taken[name] = text
     while taken:
-        changed, problems = _changed(config, taken)
+        changed, contradictions = _changed(config, taken)
         if changed is not None:
             return DynamicConfig(changed, taken, tuple(refused))
-        refused += [problem for problem in problems if problem not in refused]
+        refused += [problem for problem in contradictions if problem not in refused]
         # Each is right, together they are not: the one goes without which least is wrong.
         taken = {} if all_or_none else min(_without_one(taken), key=lambda fewer: len(_changed(config, fewer)[1]))
     return DynamicConfig(config, {}, tuple(refused))

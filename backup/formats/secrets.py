@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from ...config.definitions import BROKER_SETTINGS
+from ...config.definitions import is_secret
 from ...storage.exceptions import StorageError
 
 SECRET_KINDS = ("scram", "secret")
@@ -34,7 +34,7 @@ _KEY = re.compile(r"[0-9a-fA-F]{64}")
 _MOST_BYTES = 4096
 
 _RESOURCES = f"kind IN ({', '.join('?' * len(SECRET_KINDS))})"
-_BROKERS = "name LIKE '%password%' OR name LIKE '%jaas%' OR name IN ({})"
+_BROKERS = "name IN ({})"
 
 
 class SecretsError(StorageError):
@@ -167,7 +167,8 @@ def _image(database: sqlite3.Connection) -> bytes:
 
 def _take_out(database: sqlite3.Connection) -> dict[str, list[list[Any]]]:
     """Delete the secrets; returns their rows."""
-    names = [name for name, setting in BROKER_SETTINGS.items() if setting.sensitive]
+    there = database.execute("SELECT DISTINCT name FROM broker_configs").fetchall()
+    names = [name for (name,) in there if is_secret(name)]
     found: dict[str, list[list[Any]]] = {}
     for table, where, values in (
         ("resource_configs", _RESOURCES, list(SECRET_KINDS)),

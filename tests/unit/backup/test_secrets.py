@@ -24,7 +24,7 @@ from tidelog.config.exceptions import ConfigError
 from tidelog.config.loader import load_config
 
 SCHEMA = metadata_store._SCHEMA + metadata_store._LATER_SCHEMAS[1]
-SECRETS = ("hash-of-alice", "made-up", "key-material", "jaas-line")
+SECRETS = ("hash-of-alice", "made-up", "key-material", "jaas-line", "listeners-key", "kafkas-phrase", "kafkas-secret")
 
 
 @pytest.fixture
@@ -54,7 +54,11 @@ def database() -> bytes:
     configs = [
         ("1", "ssl.keystore.key", "key-material"),
         ("", "listener.name.x.scram-sha-256.sasl.jaas.config", "jaas-line"),
+        ("1", "listener.name.x.ssl.keystore.key", "listeners-key"),
+        ("1", "sasl.oauthbearer.assertion.private.key.passphrase", "kafkas-phrase"),
+        ("1", "rsm.config.aws.secret.access.key", "kafkas-secret"),
         ("", "log.retention.ms", "1000"),
+        ("", "background.threads", "7"),
     ]
     made.executemany("INSERT INTO broker_configs VALUES (?, ?, ?)", configs)
     made.commit()
