@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ...config.definitions import find_broker_setting, nearest_name
+from ...config.definitions import find_broker_setting, is_secret, nearest_name
 from ...config.describe import ConfigSource
 from ...config.loader import ALL_NODES, with_dynamic_settings
 from ...config.setting import Status
@@ -28,9 +28,7 @@ log = logging.getLogger(__name__)
 
 def shown(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings for a log line, with secrets hidden."""
-    rows = {name: find_broker_setting(name) for name in settings}
-    hidden = {name for name, row in rows.items() if row is None or row.sensitive}
-    return {name: "(hidden)" if name in hidden else text for name, text in settings.items()}
+    return {name: "(hidden)" if is_secret(name) else text for name, text in settings.items()}
 
 
 class DynamicSettings:

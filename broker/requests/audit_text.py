@@ -85,12 +85,9 @@ def _change(kind: int, item: Any) -> str:
 
 
 def _is_sensitive(kind: int, name: str) -> bool:
-    from ...config.definitions import BROKER_SETTINGS
+    from ...config.definitions import is_secret
 
-    if kind != ConfigResourceType.BROKER:
-        return False
-    setting = BROKER_SETTINGS.get(name)
-    return setting is None or setting.sensitive
+    return kind == ConfigResourceType.BROKER and is_secret(name)
 
 
 def _create_acls(request: Any, response: Any) -> Iterator[str]:

@@ -99,3 +99,16 @@ def test_a_stored_limit_of_a_listener_that_is_no_more_is_left_out(caplog: pytest
     assert dynamic.config.max_connections == 9
     assert dynamic.config.listener_limits == {}
     assert "there is no listener gone" in caplog.text
+
+
+async def test_secrets_that_mean_nothing_here_are_in_no_log_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka's tools set a key store's password together with its file; it was written to the log in clear."""
+    names = ("ssl.keystore.password", "listener.name.x.ssl.truststore.password", "password.encoder.secret")
+    async with topic_world(tmp_path) as world:
+        with caplog.at_level("INFO"):
+            await world.settings.alter("", lambda _: {**dict.fromkeys(names, "sesame"), "background.threads": "7"})
+    assert "'background.threads': '7'" in caplog.text
+    assert "sesame" not in caplog.text
+    assert caplog.text.count("(hidden)") == 3

@@ -64,6 +64,7 @@ def test_topics() -> None:
         (2, "retention.ms", "set retention.ms=7"),
         (4, "log.retention.ms", "set log.retention.ms=7"),
         (4, "ssl.key.password", "set ssl.key.password=(hidden)"),
+        (4, "ssl.keystore.password", "set ssl.keystore.password=(hidden)"),
         (4, "listener.name.outside.ssl.key.password", "set listener.name.outside.ssl.key.password=(hidden)"),
     ],
 )
