@@ -243,7 +243,11 @@ def for_kafka(ours: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         row = TOPIC_SETTINGS.get(name)
         if row is None or row.own:
             left_out.append(name)
-        elif name == SEGMENT_BYTES and value.strip().isdecimal() and int(value) < KAFKA_MIN_SEGMENT_BYTES:
+        elif (
+            name == SEGMENT_BYTES
+            and not validate({name: value}, TOPIC_SETTINGS)[1]
+            and int(value) < KAFKA_MIN_SEGMENT_BYTES
+        ):
             kafkas.setdefault(INTERNAL_SEGMENT_BYTES, value)
         else:
             kafkas[name] = value

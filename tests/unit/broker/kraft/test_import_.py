@@ -198,3 +198,10 @@ def test_producer_ids_go_on_behind_the_higher_mark() -> None:
     image.next_producer_id = 3000
     for ours, expected in ((5000, 5000), (1000, 3000)):
         assert merge(StoredMetadata(next_producer_id=ours), image, frozenset(), "p", 0).next_producer_id == expected
+
+
+@pytest.mark.parametrize("text", ["1000", "+1000", " 1000 "])
+def test_a_small_segment_is_small_however_it_is_written(text: str) -> None:
+    """Kafka does not start where segment.bytes is below 1 MiB, and reads +1000 as we do."""
+    assert for_kafka({"segment.bytes": text}) == ({"internal.segment.bytes": text}, [])
+    assert for_kafka({"segment.bytes": "+2000000"}) == ({"segment.bytes": "+2000000"}, [])
