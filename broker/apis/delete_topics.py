@@ -67,7 +67,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
     may_all = context.allows(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True)
     times = Counter(name for name in names if name is not None)
     answers: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
-    wanted: list[tuple[str, DeletableTopicResult]] = []
+    wanted: list[tuple[str, UUID | None, DeletableTopicResult]] = []
     for done, (state, name) in enumerate(zip(states, names, strict=True), 1):
         if done % _AT_ONCE == 0:
             await context.next_turn()
@@ -98,12 +98,14 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             ):
                 result.name = name
         elif name is not None:
-            result.name, result.topic_id = name, topic.topic_id.bytes if topic is not None else _NO_ID
-            wanted.append((name, result))
+            result.name = name
+            if state.name is not None:
+                result.topic_id = topic.topic_id.bytes if topic is not None else _NO_ID
+            wanted.append((name, None if state.name is not None else UUID(bytes=state.topic_id), result))
         answers[state.name, state.topic_id] = result  # one answer for what is named twice
     for first in range(0, len(wanted), _AT_ONCE):
         some = wanted[first : first + _AT_ONCE]
-        await asyncio.gather(*(_delete(name, result, context, mutations) for name, result in some))
+        await asyncio.gather(*(_delete(*one, context, mutations) for one in some))
         if first + _AT_ONCE < len(wanted):
             await context.next_turn()
     return DeleteTopicsResponse(responses=list(answers.values()), throttle_time_ms=mutations.throttle_ms)
@@ -126,10 +128,17 @@ def _refusal(name: str, *, is_named: bool, context: RequestContext) -> ProtocolE
     return None if context.allows(AclOperation.DELETE, ResourceType.TOPIC, name) else error
 
 
-async def _delete(name: str, result: DeletableTopicResult, context: RequestContext, mutations: Mutations) -> None:
+async def _delete(
+    name: str,
+    topic_id: UUID | None,
+    result: DeletableTopicResult,
+    context: RequestContext,
+    mutations: Mutations,
+) -> None:
+    """Delete the topic. `topic_id`: how the client has named it; one of the same name that came since is not meant."""
     try:
-        if (topic := context.services.topics.get(name)) is not None:
+        if (topic := context.services.topics.get(name)) is not None and topic_id in (None, topic.topic_id):
             mutations.take(topic.partition_count)
-        await context.services.topics.delete(name)
+        await context.services.topics.delete(name, topic_id)
     except Exception as error:
         result.error_code, result.error_message = error_code(error)

@@ -287,15 +287,19 @@ class TopicRegistry:
 
         return await self._finish(operation())
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, topic_id: UUID | None = None) -> None:
         """Delete a topic: at once for clients, its files after `file.delete.delay.ms`.
 
-        Raises `ProtocolError` UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal one, or
+        With `topic_id` that topic alone: not one of its name that was made while this waited for its turn.
+
+        Raises `ProtocolError` UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION for an internal one, or
         `KafkaStorageError`; if that comes after the deletion is stored, the next start goes on with it.
         """
 
         async def operation() -> None:
             async with self._alone(name):
+                if topic_id is not None and topic_id not in self._by_id:
+                    raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic '{name}' with that id is gone")
                 topic = self._known(name)
                 if topic.is_internal:
                     raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{name}' is the broker's own")

@@ -78,3 +78,24 @@ async def test_deletion_can_be_switched_off(tmp_path: Path, version: int, code: 
         await world.topics.create("a", 1, {})
         assert await ask(world, DeleteTopicsRequest(topic_names=["a"]), version) == [("a", bytes(16), code)]
         assert world.logs.names() == ["a-0"]
+
+
+async def test_a_topic_of_the_same_name_that_was_made_meanwhile_is_not_deleted_by_the_id_of_the_old_one(
+    tmp_path: Path,
+) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("a", 1, {})
+        context = world.context(6)
+
+        async def others() -> None:
+            if world.topics.by_id(FIRST) is not None:
+                await world.topics.delete("a")
+                await world.topics.create("a", 1, {})
+
+        context.next_turn = others
+        unknown = [DeleteTopicState(topic_id=UUID(int=number, version=4).bytes) for number in range(1000, 1100)]
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=FIRST), *unknown])
+        response = await delete_topics(request, context)
+        assert [topic.topic_id.bytes for topic in world.topics.all()] == [SECOND]
+        answer = response.responses[0]
+        assert (answer.topic_id, answer.error_code) == (FIRST, ErrorCode.UNKNOWN_TOPIC_ID)
