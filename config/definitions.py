@@ -114,6 +114,10 @@ def rows_of(names: Iterable[str]) -> dict[str, Setting]:
     return {name: row for name in names if (row := find_broker_setting(name)) is not None}
 
 
+_LONGEST_NEAR = 256
+"""No longer name can be similar enough to a setting's: the longest of those has some 60 characters."""
+
+
 def nearest_name(name: str, *, topic: bool) -> str | None:
     """Guess the setting that the user meant: the same one under its other name, or the one with the most similar name."""
     table, other = (TOPIC_SETTINGS, BROKER_SETTINGS) if topic else (BROKER_SETTINGS, TOPIC_SETTINGS)
@@ -123,6 +127,8 @@ def nearest_name(name: str, *, topic: bool) -> str | None:
         )
         if counterpart is not None:
             return counterpart
+    if len(name) > _LONGEST_NEAR:
+        return None
     import difflib  # only a mistake pays for it
 
     candidates = [row.name for row in table.values() if row.status is Status.HONOURED]

@@ -4,7 +4,7 @@ import typing
 
 import pytest
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.config.definitions import HONOURED_TOPIC
+from tidelog.config.definitions import HONOURED_TOPIC, nearest_name
 from tidelog.config.exceptions import ConfigError
 from tidelog.config.log_config import LogConfig, log_config
 from tidelog.config.setting import SettingType
@@ -169,3 +169,22 @@ def test_bad_values_are_refused_with_what_is_allowed(name: str, text: str) -> No
     }
     assert allowed.get(name, "") in said
     assert len(said.replace(name, "").replace(text, "")) > 10
+
+
+def test_of_very_many_unknown_settings_only_the_first_are_told_and_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    guesses: list[str] = []
+    monkeypatch.setattr("tidelog.config.log_config.nearest_name", lambda name, topic: guesses.append(name))
+    with pytest.raises(ConfigError) as caught:
+        log_config(BrokerConfig(), {f"unknown.{number}": "x" for number in range(1000)})
+    assert guesses == ["unknown.0", "unknown.1"]
+    assert len(caught.value.problems) == 11
+    assert caught.value.problems[-1] == "990 more topic settings are unknown"
+
+
+def test_a_name_too_long_to_resemble_any_setting_is_not_compared_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(*_: object) -> list[str]:
+        raise AssertionError("compared")
+
+    monkeypatch.setattr("difflib.get_close_matches", compare)
+    assert nearest_name("x" * 32_767, topic=True) is None
+    assert nearest_name("x" * 32_767, topic=False) is None
