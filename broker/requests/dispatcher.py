@@ -27,7 +27,7 @@ from ..runtime.exceptions import ConnectionAborted
 from .access import refusal
 from .bulk_lane import LONG_BYTES
 from .context import RequestContext
-from .error_responses import error_frame, errors_of, has_field, unsupported
+from .error_responses import error_frame, errors_of, has_field, shorten_messages, unsupported
 from .registry import Registration, loaded
 from .throttling import RequestMeter
 
@@ -388,10 +388,17 @@ def refused(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Any:
 
 
 def response_frame(key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
-    """Size, header and body of a response. ConnectionAborted where this version cannot say it."""
+    """Size, header and body of a response. ConnectionAborted where this version cannot say it.
+
+    Of an error message that is too long for a string, as one that quotes a setting's long value, the beginning is said.
+    """
     header = response_header_bytes(key, version, correlation_id)
     try:
-        body = encode(response, version)
+        try:
+            body = encode(response, version)
+        except ValueError:
+            shorten_messages(response)
+            body = encode(response, version)
     except ValueError as error:
         # A name of bytes that are no UTF-8 is three times as long when it is said again: Kafka has no answer either.
         raise ConnectionAborted(f"the answer to {key.name} v{version} can't be written: {error}") from None

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, cast
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.headers import response_header_bytes
+from ...protocol.primitives import MAX_STRING
 from ...protocol.schema import STRING, ApiMessage, Field, Struct, VersionRange, encode
 from .registry import Registration, loaded
 
@@ -57,7 +58,7 @@ def error_frame(
         return None
     values: dict[str, Any] = {"error_code": code}
     if has_field(kind, "error_message", spoken):
-        values["error_message"] = message
+        values["error_message"] = shortened(message)
     header = response_header_bytes(registration.api_key, version, correlation_id)
     body = encode(kind(**values), spoken)
     return b"".join((_SIZE.pack(len(header) + len(body)), header, body))
@@ -178,6 +179,30 @@ def _same_field(source: Any, field: Field) -> Any:
 
 
 _FIELD = "error_code"
+_MOST_MESSAGE_BYTES = 4096
+"""Of an error message that a string can't hold."""
+
+
+def shortened(message: str) -> str:
+    """The message, or as much of it as is worth reading where no string can hold it: it says a client's texts again."""
+    if len(message) <= _MOST_MESSAGE_BYTES:
+        return message
+    data = message.encode()
+    return message if len(data) <= MAX_STRING else data[:_MOST_MESSAGE_BYTES].decode(errors="ignore") + " …"
+
+
+def shorten_messages(response: Struct) -> None:
+    """Shorten each error message in `response` that a string can't hold."""
+    for field in response.FIELDS:
+        held = getattr(response, field.name)
+        if field.name == "error_message" and isinstance(held, str):
+            response.error_message = shortened(held)  # type: ignore[attr-defined]
+        elif isinstance(held, Struct):
+            shorten_messages(held)
+        elif field.is_array and isinstance(field.element, type) and not isinstance(held, bytes):
+            for element in held or ():
+                if isinstance(element, Struct):
+                    shorten_messages(element)
 
 
 class _Paths(NamedTuple):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tidelog.broker.requests.dispatcher import response_frame
 from tidelog.broker.requests.error_responses import error_frame, response_class, unsupported
 from tidelog.broker.requests.registry import load_apis
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import response_header_version
+from tidelog.protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from tidelog.protocol.schema import decode
 
 CODE = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -50,3 +52,28 @@ def test_apis_whose_errors_are_elsewhere() -> None:
 )
 def test_unsupported(key: int, version: int, expected: str) -> None:
     assert unsupported(APIS.get(key), key, version, 5) == bytes.fromhex(expected)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_a_message_that_no_string_can_hold_is_shortened_and_the_other_results_are_told(
+    version: int, letter: str
+) -> None:
+    """A setting's value may have as many bytes as a string, and the message says it again."""
+    message = f"retention.ms={letter * 0x7FFF!r} is not a whole number"
+    results = [
+        AlterConfigsResourceResponse(error_code=40, error_message=message, resource_type=2, resource_name="a"),
+        AlterConfigsResourceResponse(resource_type=2, resource_name="b"),
+    ]
+    frame = response_frame(ApiKey.ALTER_CONFIGS, version, 7, AlterConfigsResponse(responses=results))
+    body = 8 + response_header_version(ApiKey.ALTER_CONFIGS, version)
+    first, second = decode(AlterConfigsResponse, version, frame, body)[0].responses
+    assert (first.error_code, first.resource_name) == (40, "a")
+    told = first.error_message or ""
+    assert message.startswith(told.removesuffix(" …"))
+    assert (len(told) > 1000, told[-2:]) == (True, " …")
+    assert (second.error_code, second.error_message, second.resource_name) == (0, None, "b")
+
+
+def test_a_request_that_fails_as_a_whole_with_a_message_too_long_is_answered() -> None:
+    assert error_frame(APIS[ApiKey.DESCRIBE_ACLS], 1, 1, CODE, "x" * 0x8000) is not None
