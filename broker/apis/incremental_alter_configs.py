@@ -28,6 +28,7 @@ from ...protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ...protocol.primitives import MAX_STRING
 from ..metadata import store as kinds
 from ..metadata.resource_config import TABLES
 from ..metadata.topics import check_name
@@ -240,11 +241,15 @@ def _alter_loggers(resource: AlterConfigsResource, context: RequestContext, vali
 
 
 def _combined(present: str, value: str, operation: int) -> str:
-    """A list with items more, or fewer."""
-    items, given = _items(present), _items(value)
-    if operation == ConfigOperation.APPEND:
-        return ",".join([*items, *(item for item in given if item not in items)])
-    return ",".join(item for item in items if item not in given)
+    """A list with items more, or fewer. Raises `ProtocolError` INVALID_CONFIG where DescribeConfigs could not tell it."""
+    items, given = _items(present), dict.fromkeys(_items(value))  # each may have ten thousand
+    if operation == ConfigOperation.SUBTRACT:
+        return ",".join(item for item in items if item not in given)
+    known = set(items)
+    made = ",".join([*items, *(item for item in given if item not in known)])
+    if (size := len(made.encode())) > MAX_STRING:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"the list would take {size} bytes, {MAX_STRING} are allowed")
+    return made
 
 
 def _items(text: str) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.topic_world import TopicWorld, topic_world
+from tidelog.broker.apis import incremental_alter_configs as incremental
 from tidelog.broker.apis.incremental_alter_configs import incremental_alter_configs
 from tidelog.protocol.config_resources import ConfigOperation, ConfigResourceType
 from tidelog.protocol.errors import ErrorCode, ProtocolError
@@ -223,3 +224,43 @@ async def test_levels_of_loggers_change_at_once(tmp_path: Path) -> None:
             assert logger.level == logging.NOTSET
         finally:
             logger.setLevel(logging.NOTSET)
+
+
+async def test_a_list_does_not_grow_beyond_what_describe_configs_can_tell(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {})
+        name = "leader.replication.throttled.replicas"
+        first, more = (",".join(f"{number}:1" for number in range(start, start + 4000)) for start in (10_000, 20_000))
+        assert await ask(world, resource("orders", (name, SET, first))) == [0]
+        assert await ask(world, resource("orders", (name, APPEND, more))) == [ErrorCode.INVALID_CONFIG]
+        assert world.topics.all()[0].overrides == {name: first}
+
+
+def test_long_lists_are_combined_without_comparing_each_item_with_each() -> None:
+    class Item(str):
+        __slots__ = ()
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Item.compared += 1
+            return str.__eq__(self, other)  # type: ignore[arg-type]
+
+        __hash__ = str.__hash__
+
+    class Text(str):
+        __slots__ = ()
+
+        def split(self, *_: object) -> list[str]:  # type: ignore[override]
+            return [_Stripped(item) for item in str.split(self, ",")]
+
+    class _Stripped(Item):
+        __slots__ = ()
+
+        def strip(self, *_: object) -> str:
+            return self
+
+    present = Text(",".join(f"a{number}" for number in range(2000)))
+    value = Text(",".join(f"b{number}" for number in range(2000)))
+    assert incremental._combined(present, value, APPEND).count(",") == 3999
+    assert incremental._combined(present, value, SUBTRACT).count(",") == 1999
+    assert Item.compared < 10_000
