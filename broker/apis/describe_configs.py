@@ -56,6 +56,9 @@ _GUARDS: dict[int, ResourceType] = {
 _MOST_SETTINGS = 200_000
 """In one answer, about 100 MB while it is written: those of some thousand topics. A group may be asked for by any name."""
 
+MOST_OF_RESOURCE = 1000
+"""Settings of one resource that a request may name: some times as many as there are, and 10 ms of the network thread."""
+
 
 @api(
     ApiKey.DESCRIBE_CONFIGS,
@@ -108,7 +111,12 @@ def _describe(
     resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> list[DescribeConfigsResourceResult]:
     services, name = context.services, resource.resource_name
-    names = resource.configuration_keys or None  # an empty list asks for all, as null does
+    keys = resource.configuration_keys or ()
+    if len(keys) > MOST_OF_RESOURCE:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST, f"{len(keys)} settings of one resource are named, {MOST_OF_RESOURCE} may be"
+        )
+    names = dict.fromkeys(keys) or None  # an empty list asks for all, as null does
     if resource.resource_type == ConfigResourceType.TOPIC:
         check_name(name)
         topic = services.topics.get(name)

@@ -175,3 +175,19 @@ async def test_what_is_not_there_is_an_error(tmp_path: Path, kind: int, name: st
         result = ask(world, kind, name)
         assert (result.error_code, result.configs) == (code, [])
         assert result.error_message
+
+
+async def test_a_setting_that_is_asked_for_twice_is_told_once(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("a", 1, {})
+        node = str(world.logs.node_id)
+        for kind, name, key in [(TOPIC, "a", "retention.ms"), (BROKER, node, "num.partitions")]:
+            assert [row.name for row in ask(world, kind, name, key, key).configs] == [key]
+
+
+async def test_more_names_of_settings_than_there_are_do_not_hold_the_loop(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        node = str(world.logs.node_id)
+        for kind in (BROKER, BROKER_LOGGER, TOPIC):
+            result = ask(world, kind, node, *(f"listener.name.n{number}.max.connections" for number in range(1001)))
+            assert (result.error_code, len(result.configs)) == (ErrorCode.INVALID_REQUEST, 0)
