@@ -23,11 +23,17 @@ from ...protocol.messages.alter_configs import (
 from ..metadata.topics import check_name
 from ..requests.access import requires_each
 from ..requests.registry import api
-from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 from .describe_configs import check_allowed
-from .incremental_alter_configs import AT_ONCE, RESOURCES, alter_broker, alter_resource, check_configs, check_resource
+from .incremental_alter_configs import (
+    RESOURCES,
+    alter_broker,
+    alter_resource,
+    changed_at_once,
+    check_configs,
+    check_resource,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +57,7 @@ if TYPE_CHECKING:
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: list[AlterConfigsResourceResponse] = []
-    for some in batches(request.resources, AT_ONCE):
+    for some in changed_at_once(request.resources):
         if answers:
             await context.next_turn()
         answers += await asyncio.gather(
@@ -75,7 +81,7 @@ async def _replace(
         return {item.name: item.value for item in resource.configs if item.value is not None}
 
     try:
-        check_resource(resource.resource_type, times)
+        check_resource(resource.resource_type, times, len(resource.configs))
         check_allowed(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
         check_configs(resource.configs, resource.configs)
         if resource.resource_type == ConfigResourceType.BROKER:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...config.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from ...config.describe import describe_broker, describe_topic
@@ -35,10 +35,10 @@ from ..metadata.topics import check_name
 from ..requests.access import requires_each
 from ..requests.registry import api
 from ..runtime import logging as logger_levels
-from ..runtime.cooperative import batches
+from ..runtime.cooperative import weighed_batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
-from .describe_configs import check_allowed
+from .describe_configs import MOST_OF_RESOURCE, check_allowed
 
 if TYPE_CHECKING:
     from ...config.setting import Setting
@@ -53,6 +53,15 @@ RESOURCES: dict[int, str] = {
 }
 
 
+class HasConfigs(Protocol):
+    """Fields that the resources of both APIs share."""
+
+    configs: Sequence[Any]
+
+
+Changed = TypeVar("Changed", bound=HasConfigs)
+
+
 class NamedConfig(Protocol):
     """Fields that the change requests of both APIs share."""
 
@@ -62,6 +71,11 @@ class NamedConfig(Protocol):
 
 AT_ONCE = 100
 """Resources that are changed together, between two turns of others: they share commits."""
+
+
+def changed_at_once(resources: Iterable[Changed]) -> Iterator[list[Changed]]:
+    """`resources` in lists that take the loop for milliseconds each, however many settings each has."""
+    return weighed_batches(resources, AT_ONCE, MOST_OF_RESOURCE, lambda resource: len(resource.configs))
 
 
 @api(
@@ -81,7 +95,7 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: list[AlterConfigsResourceResponse] = []
-    for some in batches(request.resources, AT_ONCE):
+    for some in changed_at_once(request.resources):
         if answers:
             await context.next_turn()
         answers += await asyncio.gather(
@@ -114,7 +128,7 @@ async def _alter(
         return changed(present, resource.configs, BROKER_SETTINGS, in_force)
 
     try:
-        check_resource(resource.resource_type, times)
+        check_resource(resource.resource_type, times, len(resource.configs))
         check_allowed(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
         check_configs(
             [item for item in resource.configs if item.config_operation != ConfigOperation.DELETE], resource.configs
@@ -146,12 +160,16 @@ async def _alter(
     return result
 
 
-def check_resource(kind: int, times: int) -> None:
-    """Raises `ProtocolError` INVALID_REQUEST unless this has settings, and is named once."""
+def check_resource(kind: int, times: int, settings: int) -> None:
+    """Raises `ProtocolError` INVALID_REQUEST unless this has settings, and is named once, with not too many `settings`."""
     if times > 1:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "a resource may be in the request once")
     if kind not in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER, *RESOURCES):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"resource type {kind} has no settings")
+    if settings > MOST_OF_RESOURCE:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST, f"{settings} settings of one resource are changed, {MOST_OF_RESOURCE} may be"
+        )
 
 
 def check_configs(valued: Sequence[NamedConfig], configs: Sequence[NamedConfig]) -> None:

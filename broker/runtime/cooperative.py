@@ -8,7 +8,7 @@ generator. The size of a chunk is a number of units and not a time, so it does n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from itertools import islice
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
@@ -125,6 +125,20 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Split `items` into lists of `size`, the last one shorter."""
     rest = iter(items)
     while some := list(islice(rest, size)):
+        yield some
+
+
+def weighed_batches(items: Iterable[T], size: int, units: int, weight: Callable[[T], int]) -> Iterator[list[T]]:
+    """`batches` of which each ends with the item that brings it to so many `units` by `weight`."""
+    some: list[T] = []
+    left = units
+    for item in items:
+        some.append(item)
+        left -= weight(item)
+        if len(some) == size or left <= 0:
+            yield some
+            some, left = [], units
+    if some:
         yield some
 
 

@@ -73,3 +73,23 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path, asked: AlterConfi
         await world.topics.create("orders", 1, {"retention.ms": "5000"})
         assert await ask(world, asked) == [code]
         assert overrides(world) == {"retention.ms": "5000"}
+
+
+def many(name: str, count: int) -> AlterConfigsResource:
+    return resource(name, *((f"setting.{number}", "1") for number in range(count)))
+
+
+async def test_very_many_settings_do_not_hold_the_loop(tmp_path: Path) -> None:
+    """Those of one resource are refused, those of several wait for others in between."""
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {})
+        assert await ask(world, many("orders", 1001)) == [ErrorCode.INVALID_REQUEST]
+        context, turns = world.context(2), []
+
+        async def next_turn() -> None:
+            turns.append(len(turns))
+
+        context.next_turn = next_turn
+        request = AlterConfigsRequest(resources=[many(f"topic-{number}", 600) for number in range(5)])
+        assert len((await alter_configs(request, context)).responses) == 5
+        assert len(turns) == 2

@@ -264,3 +264,23 @@ def test_long_lists_are_combined_without_comparing_each_item_with_each() -> None
     assert incremental._combined(present, value, APPEND).count(",") == 3999
     assert incremental._combined(present, value, SUBTRACT).count(",") == 1999
     assert Item.compared < 10_000
+
+
+async def test_very_many_settings_do_not_hold_the_loop(tmp_path: Path) -> None:
+    """Those of one resource are refused, those of several wait for others in between."""
+
+    def many(name: str, count: int) -> AlterConfigsResource:
+        return resource(name, *((f"setting.{number}", SET, "1") for number in range(count)))
+
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {})
+        assert await ask(world, many("orders", 1001)) == [ErrorCode.INVALID_REQUEST]
+        context, turns = world.context(1), []
+
+        async def next_turn() -> None:
+            turns.append(len(turns))
+
+        context.next_turn = next_turn
+        request = IncrementalAlterConfigsRequest(resources=[many(f"topic-{number}", 600) for number in range(5)])
+        assert len((await incremental_alter_configs(request, context)).responses) == 5
+        assert len(turns) == 2
