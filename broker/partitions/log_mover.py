@@ -98,11 +98,16 @@ class LogMover:
         self._config = config
 
     def resume(self) -> None:
-        """Begin anew what the last stop cut short. Once."""
+        """Begin anew what the last stop cut short. Once. Clients may have moved or deleted some of it already."""
         interrupted, self._logs.interrupted_moves = self._logs.interrupted_moves, []
         for topic, partition, path in interrupted:
+            if self._logs.move_of(topic, partition) is not None:
+                continue
             log.info("%s-%d: its move to %s is begun anew", topic, partition, path)
-            self._begin(topic, partition, path)
+            try:
+                self._begin(topic, partition, path)
+            except ProtocolError as error:
+                log.warning("%s-%d: its move to %s ends here: %s", topic, partition, path, error)
 
     async def move(self, topic: str, partition: int, path: str) -> None:
         """Have a log moved to the data directory `path`; returns when that has begun.

@@ -171,6 +171,20 @@ async def test_a_stop_leaves_the_copy_for_the_next_start(tmp_path: Path) -> None
         await soon(again.stop())
 
 
+async def test_an_interrupted_move_that_is_asked_for_again_or_whose_topic_is_gone_stops_no_start(
+    tmp_path: Path,
+) -> None:
+    """Clients are served before moves are begun anew."""
+    async with moves(tmp_path, replica_alter_log_dirs_io_max_bytes_per_second=1) as made:
+        await made.world.topics.create("u", 1, {})
+        manager = made.machine.manager
+        manager.interrupted_moves = [("t", 0, made.other), ("gone", 0, made.other), ("u", 0, made.other)]
+        await made.mover.move("t", 0, made.other)
+        made.mover.resume()
+        assert {move.log.topic for move in manager.moves()} >= {"t"}
+        assert manager.interrupted_moves == []
+
+
 async def test_a_topic_that_is_deleted_ends_its_move(tmp_path: Path) -> None:
     async with moves(tmp_path, replica_alter_log_dirs_io_max_bytes_per_second=1) as made:
         await made.mover.move("t", 0, made.other)
