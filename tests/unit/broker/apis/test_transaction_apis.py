@@ -432,3 +432,16 @@ def test_describe_producers(wire_node: WireNode) -> None:
     answer = wire_node.ask(describe_producers, twice, producers.DescribeProducersResponse, 0)
     assert [topic.name for topic in answer.topics] == ["t", "t"]
     assert answer.topics[0] == answer.topics[1]
+
+
+def test_producers_of_partitions_that_are_named_over_and_over_do_not_fill_the_memory(
+    wire_node: WireNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.broker.apis.describe_producers.MOST_PRODUCERS", 3, raising=False)
+    me = wire_node.init()
+    wire_node.produce("tx", me, "t", 1, "a")
+    request = producers.DescribeProducersRequest(topics=[producers.TopicRequest(name="t", partition_indexes=[1] * 10)])
+    answer = wire_node.ask(describe_producers, request, producers.DescribeProducersResponse, 0)
+    rows = answer.topics[0].partitions
+    assert [len(row.active_producers) for row in rows] == [1] * 3 + [0] * 7
+    assert [row.error_code for row in rows] == [0] * 3 + [E.INVALID_REQUEST] * 7
