@@ -20,6 +20,7 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from ..requests.access import requires_each
@@ -58,18 +59,18 @@ _CONSUMER = -1
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     answers = []
     turns = Turns(context)
+    repeated = await _repeated(request.topics, turns)
     for topic in request.topics:
         if turns.spent():
             await turns.next()
         may_see = context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
-        repeated = await _repeated(topic.partitions, turns)
         rows = []
         for part in topic.partitions:
             if turns.spent():
                 await turns.next()
             if not may_see:
                 rows.append(_failed(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            elif part.partition_index in repeated:
+            elif (topic.name, part.partition_index) in repeated:
                 rows.append(_failed(part, ErrorCode.INVALID_REQUEST))
             elif context.api_version == 0:
                 rows.append(await _look_up_segments(context, topic.name, part))
@@ -79,15 +80,16 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
     return ListOffsetsResponse(topics=answers)
 
 
-async def _repeated(parts: Sequence[ListOffsetsPartition], turns: Turns) -> set[int]:
-    """Partitions that are named more than once."""
-    seen: set[int] = set()
-    repeated: set[int] = set()
-    for some in batches(parts, _NUMBERS_IN_UNIT):
+async def _repeated(topics: Sequence[ListOffsetsTopic], turns: Turns) -> set[tuple[str, int]]:
+    """Partitions that the request names more than once, under one entry of their topic or several."""
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    named = ((topic.name, part.partition_index) for topic in topics for part in topic.partitions)
+    for some in batches(named, _NUMBERS_IN_UNIT):
         if turns.spent():
             await turns.next()
-        for part in some:
-            (repeated if part.partition_index in seen else seen).add(part.partition_index)
+        for place in some:
+            (repeated if place in seen else seen).add(place)
     return repeated
 
 

@@ -140,3 +140,25 @@ async def test_version_0_tells_where_segments_begin(tmp_path: Path) -> None:
         machine.log().increment_log_start_offset(8)
         assert await offsets(EARLIEST) == (0, [8])
     machine.stop()
+
+
+@pytest.mark.parametrize("version", [0, 1, 11])
+async def test_a_partition_that_is_named_under_its_topic_twice_is_refused_both_times(
+    tmp_path: Path, version: int
+) -> None:
+    """In version 0 each would be told an offset for each of its segments."""
+    async with world_with_records(tmp_path) as world:
+        await world.topics.create("u", 2, {})
+        part = ListOffsetsPartition(timestamp=LATEST, max_num_offsets=100)
+        other = ListOffsetsPartition(partition_index=1, timestamp=LATEST, max_num_offsets=100)
+        topics = [
+            ListOffsetsTopic(name="u", partitions=[part]),
+            ListOffsetsTopic(name="t", partitions=[part]),
+            ListOffsetsTopic(name="u", partitions=[part, other]),
+        ]
+        answer = await list_offsets(ListOffsetsRequest(topics=topics), world.context(version))
+        assert [[row.error_code for row in topic.partitions] for topic in answer.topics] == [
+            [ErrorCode.INVALID_REQUEST],
+            [0],
+            [ErrorCode.INVALID_REQUEST, 0],
+        ]
