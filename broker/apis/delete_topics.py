@@ -27,6 +27,7 @@ from ...protocol.messages.delete_topics import (
 from ...storage.log.partition_metadata import encode_uuid
 from ..requests.access import requires_each, reveals, suffices
 from ..requests.registry import api
+from ..runtime.cooperative import CHUNK_UNITS, batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
@@ -54,16 +55,18 @@ _AT_ONCE = 100
     many_names=True,
 )
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    states = (
-        list(request.topics)
-        if context.api_version >= 6
-        else [DeleteTopicState(name=name) for name in request.topic_names]
-    )
+    states: list[DeleteTopicState] = []
+    names: list[str | None] = []
+    named = (DeleteTopicState(name=name) for name in request.topic_names)
+    for some in batches(request.topics if context.api_version >= 6 else named, CHUNK_UNITS):
+        if states:
+            await context.next_turn()
+        states += some
+        names += [_name(state, context) for state in some]
     topics = context.services.topics
     mutations = context.services.quotas.mutations(
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
-    names = [_name(state, context) for state in states]
     may_all = context.allows(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True)
     times = Counter(name for name in names if name is not None)
     answers: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
@@ -104,8 +107,8 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             wanted.append((name, None if state.name is not None else UUID(bytes=state.topic_id), result))
         answers[state.name, state.topic_id] = result  # one answer for what is named twice
     for first in range(0, len(wanted), _AT_ONCE):
-        some = wanted[first : first + _AT_ONCE]
-        await asyncio.gather(*(_delete(*one, context, mutations) for one in some))
+        at_once = wanted[first : first + _AT_ONCE]
+        await asyncio.gather(*(_delete(*one, context, mutations) for one in at_once))
         if first + _AT_ONCE < len(wanted):
             await context.next_turn()
     return DeleteTopicsResponse(responses=list(answers.values()), throttle_time_ms=mutations.throttle_ms)

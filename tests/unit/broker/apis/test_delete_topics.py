@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.delete_topics import delete_topics
-from tidelog.broker.metadata.topics import CONSUMER_OFFSETS
+from tidelog.broker.metadata.topics import CONSUMER_OFFSETS, Topic
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tidelog.protocol.schema import decode, encode
@@ -99,3 +99,26 @@ async def test_a_topic_of_the_same_name_that_was_made_meanwhile_is_not_deleted_b
         assert [topic.topic_id.bytes for topic in world.topics.all()] == [SECOND]
         answer = response.responses[0]
         assert (answer.topic_id, answer.error_code) == (FIRST, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+async def test_very_many_ids_are_looked_up_with_turns_for_others_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with topic_world(tmp_path) as world:
+        context, by_id = world.context(6), world.topics.by_id
+        looked_up = [0]
+
+        def count(topic_id: UUID | bytes) -> Topic | None:
+            looked_up[-1] += 1
+            return by_id(topic_id)
+
+        async def next_turn() -> None:
+            looked_up.append(0)
+
+        monkeypatch.setattr(world.topics, "by_id", count)
+        context.next_turn = next_turn
+        states = [DeleteTopicState(topic_id=UUID(int=number, version=4).bytes) for number in range(1000, 3000)]
+        response = await delete_topics(DeleteTopicsRequest(topics=states), context)
+        assert {answer.error_code for answer in response.responses} == {ErrorCode.UNKNOWN_TOPIC_ID}
+        assert (len(response.responses), sum(looked_up)) == (2000, 2000)
+        assert max(looked_up) <= 400
