@@ -319,6 +319,7 @@ def test_a_segment_whose_transaction_index_has_more_than_64_mib_is_backed_up(wor
     path = log.log_directory.file(segment.base_offset, ".txnindex")
     log.log_directory.file_system.write_atomically(path, bytes((64 << 20) + 34))
     ((suffix, data),) = reading.Readers().companions(log, segment, (".txnindex",))
+    log.log_directory.file_system.unlink(path)
     assert (suffix, len(data)) == (".txnindex", (64 << 20) + 34)
 
 

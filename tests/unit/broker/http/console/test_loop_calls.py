@@ -170,7 +170,7 @@ def test_what_an_action_did_is_in_the_audit_log_also_where_its_page_was_not_wait
         CALLER.reset(token)
     gate.set()
     calls.run(lambda: calls._node.services.changes.finish(PATIENCE_S))
-    (line,) = [record.getMessage() for record in caplog.records]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "tidelog.audit"]
     assert line.startswith("done: User:alice from 10.0.0.7: ")
     assert "orders" in line
     assert "retention.ms=5" in line
