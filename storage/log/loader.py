@@ -165,7 +165,8 @@ class LogLoader:
         left = {} if self._left_files is None else self._left_files.transaction_indexes
         checked = {segment.base_offset for segment in segments if segment.indexes_synced} & (has_index | left.keys())
         if checked:  # others were just made
-            check_transaction_indexes(self._directory, segments, checked, end_offset, self._time, left)
+            snapshots = self._producers.snapshot_offsets
+            check_transaction_indexes(self._directory, segments, checked, end_offset, snapshots, self._time, left)
         return self._settle(segments, end_offset, replay, has_ledger, recovery.holes)
 
     # --- pass 1 ---

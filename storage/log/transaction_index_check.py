@@ -13,7 +13,7 @@ Blocks; one thread, before the log is published. OSError.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...protocol.records.exceptions import RecordError
@@ -44,13 +44,14 @@ def check_transaction_indexes(
     segments: Sequence[LogSegment],
     bases: set[int],
     end_offset: int,
+    snapshots: Collection[int],
     time: Time,
     checksums: Mapping[int, int] | None = None,
 ) -> int:
     """Check the indexes of the segments at `bases`, and rewrite wrong ones; returns how many were wrong. `segments` are
     all of the log.
 
-    `checksums`: of those that are known, by base offset.
+    `snapshots`: offsets of those of the producers. `checksums`: of indexes that are known, by base offset.
     """
     view = tuple(segments)
     ends = [*(segment.base_offset for segment in view[1:]), end_offset]
@@ -78,7 +79,7 @@ def check_transaction_indexes(
             logger.warning("%s is wrong (%s): it is made anew from the log", path, problem)
             wrong.insert(0, number)
     if wrong:
-        _rebuild(directory, view, wrong, ends, time)
+        _rebuild(directory, view, wrong, ends, snapshots, time)
     return len(wrong)
 
 
@@ -195,14 +196,22 @@ def _is_abort(header: BatchHeader, records: list[Record], txn: AbortedTxn) -> bo
 
 
 def _rebuild(
-    directory: LogDirectory, view: tuple[LogSegment, ...], wrong: list[int], ends: list[int], time: Time
+    directory: LogDirectory,
+    view: tuple[LogSegment, ...],
+    wrong: list[int],
+    ends: list[int],
+    snapshots: Collection[int],
+    time: Time,
 ) -> None:
-    """Rewrite the indexes at `wrong` from a walk that begins at the log's start: a transaction may begin anywhere
-    before its marker.
+    """Rewrite the indexes at `wrong` from a walk that begins at the log's first segment: a transaction may begin anywhere
+    before its marker. Of one that began in a segment that is deleted by now the snapshot at the first one tells.
     """
+    first = view[0].base_offset
     producers = ProducerStateManager(directory.path, directory.file_system, time)
-    producers.truncate_fully_and_start_at(view[0].base_offset)
-    found = ProducerReplay(directory, producers, time).aborted_of(view[: wrong[-1] + 1])
+    producers.found_snapshots({first}.intersection(snapshots))
+    replay = ProducerReplay(directory, producers, time)
+    replay.catch_up((), first, first)
+    found = replay.aborted_of(view[: wrong[-1] + 1])
     for number in wrong:
         base = view[number].base_offset
         _write(directory, base, [txn for txn in found if base <= txn.last_offset < ends[number]])

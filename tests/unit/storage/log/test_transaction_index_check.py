@@ -203,3 +203,39 @@ def test_many_are_made_anew_in_one_walk(has_snapshots: bool) -> None:
         reads.append(sum(read.path.endswith(".log") for read in state.reads))
         again.stop()
     assert reads[1] <= 2 * reads[0] + 4
+
+
+@pytest.mark.parametrize("stop", ["clean stop", "unclean stop", "power cut"])
+def test_it_keeps_a_transaction_that_began_in_a_segment_that_is_deleted(stop: str) -> None:
+    """The log has the marker alone, or the last batches too. A power cut leaves zeros of an index that was not synced."""
+    world = World()
+    world.start()
+    log, one, other = world.log(), Producer(7), Producer(8)
+    one.send(log, (b"a", b"1"))
+    other.send(log, (b"b", b"1"))
+    log.roll()
+    one.end(log, commit=False)
+    other.send(log, (b"b", b"2"))
+    other.end(log, commit=False)
+    log.roll()
+    append(log, "active")
+    assert log.increment_log_start_offset(2)
+    assert len(log.delete_old_segments()) == 1
+    world.stop()
+    path = INDEX.replace(file_name(0, ""), file_name(2, ""))
+    good = world.fake.contents()[path]
+    state = world.fake.kill()
+    if stop == "power cut":
+        state.put(path, bytes(len(good)))
+        state.unlink(path.replace(".txnindex", ".index"))
+    else:
+        state.corrupt(path, 9, bytes([good[9] ^ 1]))
+    if stop != "clean stop":
+        state.unlink(f"{ROOT}/.kafka_cleanshutdown")
+    again = World(state)
+    again.log_config = world.log_config
+    loaded = again.start().get("t", 0)
+    assert loaded is not None
+    assert [txn[:3] for txn in aborted_transactions(loaded)] == [(7, 0, 2), (8, 1, 4)]
+    assert state.contents()[path] == good
+    again.stop()
