@@ -46,6 +46,8 @@ LONGEST_S = 5.0
 _LEAST_DIGITS = -4.0
 MOST_HELD_S = 20.0
 """Of all threads together, in a life of the daemon: within that all that waits is still answered in time."""
+HELD = "thread held at a place"
+"""How a run counts that."""
 MOST_TIMES = 8
 _MOST = (1 << 64) - 1
 _EXPECTED = 5.0
@@ -269,7 +271,7 @@ class Places:
         nanoseconds = int(seconds * SECOND)
         if self._held_ns.get(group, 0) + nanoseconds <= MOST_HELD_S * SECOND:
             self._held_ns[group] = self._held_ns.get(group, 0) + nanoseconds
-            sim.counts["thread held at a place"] += 1
+            sim.counts[HELD] += 1
             sim.block("held at a place", nanoseconds)
 
 

@@ -78,4 +78,5 @@ REGRESSIONS: list[Regression] = [
         14688,
         "test_it_keeps_a_transaction_that_began_in_a_segment_that_is_deleted: a start that mended an index lost an entry",
     ),
+    Regression(13807, "a false alarm: a stop had waited ten seconds for a cleaner's thread that was held longer"),
 ]
