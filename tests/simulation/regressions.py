@@ -79,4 +79,5 @@ REGRESSIONS: list[Regression] = [
         "test_it_keeps_a_transaction_that_began_in_a_segment_that_is_deleted: a start that mended an index lost an entry",
     ),
     Regression(13807, "a false alarm: a stop had waited ten seconds for a cleaner's thread that was held longer"),
+    Regression(13708, "a false alarm: a batch that adds its partition comes while the coordinator's log is still read"),
 ]

@@ -20,7 +20,9 @@ from simulation.share import Deliveries, Lock
 from simulation.smaller import smaller
 from simulation.watch import Watch, read_on
 from simulation.work import Commits, Limits, Rights
+from simulation.writers import IdempotentWriter, TransactionalWriter, Writer
 from support.fake_filesystem import FakeFileSystem
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import AbortedTransaction, PartitionData
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
@@ -548,3 +550,51 @@ def test_a_limit_on_batches_that_was_answered_holds() -> None:
     limits.holds("t", 200, limits.asks("t"))
     with pytest.raises(Broken, match="where 200 were"):
         limits.taken("writer", "t", 1000, limits.before("t"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_second", "life", "is_over", "came"),
+    [
+        (TransactionalWriter, True, 2, False, True),
+        (TransactionalWriter, True, 2, True, False),
+        (TransactionalWriter, True, 1, False, None),
+        (TransactionalWriter, False, 2, False, None),
+        (IdempotentWriter, False, 2, False, None),
+    ],
+)
+def test_a_batch_of_a_transaction_comes_again_while_its_coordinator_reads_its_log_and_no_other_one_does(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Writer], is_second: bool, life: int, is_over: bool, came: bool | None
+) -> None:
+    """Such a batch, which adds its partition, is refused with NOT_ENOUGH_REPLICAS (KIP-890). The first start has no log to
+    read."""
+    of, errors = history(), [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE]
+    one: Any = kind.__new__(kind)
+    one.name, one.version, one.patience_s, one.producer_id, one.sequences = "ann", 12, 0.0, 5, {}
+    one.transaction = Transaction("ann#1") if kind is TransactionalWriter else None
+    one._is_second, one._is_fenced, one._began, one._jumps = is_second, False, 0, 0
+    one.world = SimpleNamespace(
+        is_sound=True, is_stopping=False, is_over=is_over, altered=set(), clock_jumps=0, history=of, limits=Limits(),
+        rights=Rights(), sim=of._sim, machine=SimpleNamespace(lives=life),
+    )  # fmt: skip
+
+    async def ask(*_: Any, **__: Any) -> Any:
+        row = SimpleNamespace(error_code=errors.pop(0), base_offset=0)
+        return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[row])])
+
+    async def at_once(_: float) -> None:
+        pass
+
+    monkeypatch.setattr("simulation.writers.asyncio.sleep", at_once)
+    one.channel = SimpleNamespace(host="h", life=life, ask=ask)
+    row = SimpleNamespace(partition_data=[SimpleNamespace(records=b"")])
+    batch = [sent(of, "ann-1", transaction=one.transaction, outcome=Outcome.UNKNOWN)]
+
+    def insist() -> bool:
+        return asyncio.run(one._insist(PLACE, batch, SimpleNamespace(topic_data=[row])))
+
+    if came is None:
+        with pytest.raises(Broken, match="is refused: NOT_ENOUGH_REPLICAS"):
+            insist()
+        return
+    assert insist() is came
+    assert batch[0].outcome is (Outcome.DONE if came else Outcome.UNKNOWN)

@@ -202,6 +202,11 @@ class Writer(Client):
                     return False  # of one that is sent again nobody knows: it may have been written before
                 await asyncio.sleep(PAUSE_S)
                 continue
+            if self.awaits_coordinator(found.error_code):
+                if self.world.is_over:
+                    return False  # as where it has no right
+                await asyncio.sleep(PAUSE_S)
+                continue
             if found.error_code in PASSING | UNCERTAIN and numbered and not self.world.is_over:
                 await asyncio.sleep(PAUSE_S)
                 continue
@@ -226,6 +231,10 @@ class Writer(Client):
     def fences(self) -> set[ErrorCode]:
         """Errors that may tell this one that it is fenced."""
         return FENCED
+
+    def awaits_coordinator(self, error: int) -> bool:
+        """True where the batch is to come again, since who has to admit it is not ready to. Nothing was written."""
+        return False
 
     def has_no_right(self, place: Place, before: Right) -> None:
         """Broken unless the right to write there was taken. `before`: what was known of it when it was asked for."""
@@ -396,6 +405,10 @@ class TransactionalWriter(Writer):
         if self._is_fenced or age_s > TRANSACTION_S / 2 or self._jumps != self.world.clock_jumps:
             return FENCED
         return FENCED - {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
+
+    def awaits_coordinator(self, error: int) -> bool:
+        """A batch that adds its partition may be the first that a daemon is asked which still reads the coordinator's log."""
+        return error == ErrorCode.NOT_ENOUGH_REPLICAS and self._is_second and self.channel.life > 1
 
     waits_for_transactions = True
 
