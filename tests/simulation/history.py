@@ -284,8 +284,13 @@ class History:
 
     def _was_superseded(self, log: Log, sent: Sent) -> bool:
         """Whether cleaning may have taken it first: then its segment is as old as what is left of that."""
-        return log.rules.is_cleaned and (
-            sent.is_tombstone or any(other.key == sent.key and at > sent.offset for at, other in log.at.items())
+        if not log.rules.is_cleaned:
+            return False
+        may_be_aborted = sent.transaction is not None and sent.transaction.outcome is not Outcome.DONE
+        return (
+            may_be_aborted
+            or sent.is_tombstone
+            or any(other.key == sent.key and at > sent.offset for at, other in log.at.items())
         )
 
     def stays_deleted(self, place: Place, before: int, start: int) -> None:

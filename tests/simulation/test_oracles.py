@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -225,6 +226,16 @@ def test_records_that_come_back_after_they_were_deleted() -> None:
     judge(of, start=2)
     with pytest.raises(Broken, match="records below 2 were deleted, and the log starts at 1"):
         judge(of, start=1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "may_go"), [(Outcome.REFUSED, True), (Outcome.UNKNOWN, True), (Outcome.DONE, False)]
+)
+def test_cleaning_takes_young_records_of_a_transaction_that_may_be_aborted(outcome: Outcome, may_go: bool) -> None:
+    of = history(Rules(is_cleaned=True, retention_ms=4000))
+    sent(of, "a-1", 0, key=b"k", age_ms=3000, transaction=Transaction("t", outcome))
+    with nullcontext() if may_go else pytest.raises(Broken, match="a-1 at 0 went when 3000 ms old"):
+        of.starts(of.log(PLACE), 1)
 
 
 def test_retention_that_takes_what_is_young() -> None:
