@@ -13,6 +13,7 @@ In this order, in pool threads; the locks are those of `LocalLog`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..deletion_policy import START_OFFSET, LogFacts
@@ -21,6 +22,8 @@ from ..io.filesystem import has_no_room
 from ..ledger.ledger import Ledger, SegmentExtent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..clock import Time
     from ..retention.plan import SegmentDeletion
     from ..segment.log_segment import LogSegment
@@ -37,6 +40,7 @@ def delete_old_segments(log: UnifiedLog, time: Time) -> list[SegmentDeletion]:
         if local.failure is not None:  # no snapshot tells of the producers of what went
             return []
         try:
+            _with_room(log, log.write_owed_snapshot)
             deletions = log.retention.plan(local.segment_views(), _facts(log, time.milliseconds()))
             if not deletions:
                 return []
@@ -100,10 +104,16 @@ def _roll_active(local: LocalLog, deletions: list[SegmentDeletion]) -> None:
 
 def _keep_producers(log: UnifiedLog, end: int) -> None:
     """Wait for the snapshots of rolls: once the records are gone they are all that tells of the producers. Where there is no room
-    for them, producers are forgotten by a kill: retention is what makes room. OSError, KafkaStorageError."""
+    for them, the next pass writes what is still owed, and a kill before that forgets producers: retention is what makes room.
+    OSError, KafkaStorageError."""
+    _with_room(log, log.flush_rolled)
+    _with_room(log, partial(log.keep_snapshot_at, end))
+
+
+def _with_room(log: UnifiedLog, write: Callable[[], object]) -> None:
+    """Write what there is room for. OSError, KafkaStorageError where that is not why it fails."""
     try:
-        log.flush_rolled()
-        log.keep_snapshot_at(end)
+        write()
     except (OSError, KafkaStorageError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if log.local.failure is not None or not isinstance(cause, OSError) or not has_no_room(cause):

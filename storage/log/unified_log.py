@@ -126,6 +126,7 @@ class UnifiedLog:
         "_flush_messages",
         "_lock",
         "_max_message_bytes",
+        "_owed_snapshot",
         "_require_keys",
         "_rolled",
         "_scheduler",
@@ -191,6 +192,8 @@ class UnifiedLog:
         self._append_time_floor: int | None = None
         # Base offsets and producer snapshots of rolls whose flush has not ended.
         self._rolled: list[tuple[int, PendingSnapshot | None]] = []
+        # Of retention, which had no room for it; under the deletion lock.
+        self._owed_snapshot: PendingSnapshot | None = None
         self.retention = RetentionRecord(self.name)
         self.is_shortening = False
         self.save_start_offset: Callable[[], bool] = no_checkpoint
@@ -989,8 +992,24 @@ class UnifiedLog:
         made.found_snapshots(at for at in written if first <= at < offset)
         below = [segment for segment in self._segments.view if segment.base_offset < offset]
         ProducerReplay(directory, made, self._time).catch_up(below, first, offset)
-        if not made.is_empty and made.take_snapshot() is not None:
-            producers.add_snapshot(offset)
+        if not made.is_empty and (pending := made.prepare_snapshot()) is not None:
+            self._owed_snapshot = pending
+            self.write_owed_snapshot()
+
+    def write_owed_snapshot(self) -> None:
+        """Write the snapshot for which there was no room when retention took what lies before it, unless a later one tells of
+        the producers since, or its segment has gone too. Under the deletion lock; blocks. OSError: it is still owed."""
+        owed = self._owed_snapshot
+        if owed is None:
+            return
+        bases = {segment.base_offset for segment in self._segments.view}
+        is_told = any(at >= owed.offset for at in self.producers.written_snapshots & bases)
+        if not is_told and owed.offset in bases:
+            self.producers.add_snapshot(owed)
+            with self.local.flush_lock:  # not while the log is abandoned: its directory may be a successor's
+                if self.local.failure is None:
+                    self.producers.write_snapshots([owed])
+        self._owed_snapshot = None
 
     def _save_epochs(self) -> None:
         """Write the epochs after their records, which may never get to the disk, and before the recovery point moves: recovery

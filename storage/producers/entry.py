@@ -51,6 +51,7 @@ class ProducerStateEntry:
         "coordinator_epoch",
         "current_txn_first_offset",
         "is_of_snapshot",
+        "is_sequence_unknown",
         "last_active_ms",
         "last_timestamp",
         "producer_epoch",
@@ -84,6 +85,10 @@ class ProducerStateEntry:
         self.is_of_snapshot = False
         """A snapshot told of it, which had forgotten all batches but one, and they were not looked for in the log since."""
 
+        self.is_sequence_unknown = False
+        """A transaction marker is all that was seen of it, and that says nothing of sequence numbers: its batches may have gone
+        with retention, as those of an unknown producer may, so that its next one may have any."""
+
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
@@ -109,6 +114,7 @@ class ProducerStateEntry:
     def add_batch(self, producer_epoch: int, batch: BatchMetadata) -> None:
         """Remember an appended batch; a new epoch drops the batches of the old one."""
         self._take_epoch(producer_epoch)
+        self.is_sequence_unknown = False
         if len(self.batches) == BATCHES_TO_RETAIN:
             del self.batches[0]
         self.batches.append(batch)
@@ -120,7 +126,9 @@ class ProducerStateEntry:
 
     def end_transaction(self, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
         """Note a transaction marker: the producer has no open transaction any more."""
+        was_unknown = self.producer_epoch == NO_PRODUCER_EPOCH
         self._take_epoch(producer_epoch)
+        self.is_sequence_unknown = self.is_sequence_unknown or was_unknown
         self.coordinator_epoch = coordinator_epoch
         self.current_txn_first_offset = None
         self.last_timestamp = timestamp
@@ -128,6 +136,7 @@ class ProducerStateEntry:
     def _take_epoch(self, producer_epoch: int) -> None:
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
+            self.is_sequence_unknown = False  # each epoch begins at 0
             self.producer_epoch = producer_epoch
 
     def __eq__(self, other: object) -> bool:
@@ -146,6 +155,7 @@ class ProducerStateEntry:
             self.last_timestamp,
             self.current_txn_first_offset,
             self.batches,
+            self.is_sequence_unknown,
         )
 
     def __repr__(self) -> str:

@@ -13,7 +13,8 @@
               int64
 
 Only the last batch of a producer is kept; last sequence and offset are −1 when it has none, the coordinator epoch −1
-when no marker came yet, the first offset −1 when no transaction is open.
+when no marker came yet, the first offset −1 when no transaction is open. Without a last batch the delta is 0, or −1 when
+a marker is all that was seen of the producer (`ProducerStateEntry.is_sequence_unknown`); Apache Kafka reads neither.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _HEADER = Struct(">hIi")
 _COUNT = Struct(">i")
 _ENTRY = Struct(">qhiqiqiq")
 _CRC_COVERS_FROM = 6
+_NOT_KNOWN = -1
+"""In the place of the offset delta: of sequence numbers nothing is known."""
 
 assert _HEADER.size == 10
 assert _ENTRY.size == 46
@@ -47,7 +50,7 @@ def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
             entry.producer_epoch,
             entry.last_sequence,
             entry.last_offset,
-            entry.last_offset_delta,
+            _NOT_KNOWN if entry.is_sequence_unknown else entry.last_offset_delta,
             entry.last_timestamp,
             entry.coordinator_epoch,
             -1 if first is None else first,
@@ -79,7 +82,9 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first = fields
         last = (BatchMetadata(last_sequence, last_offset, delta, timestamp),) if last_offset >= 0 else ()
         open_since = txn_first if txn_first >= 0 else None
-        entries.append(ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, open_since, last))
+        entry = ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, open_since, last)
+        entry.is_sequence_unknown = not last and delta == _NOT_KNOWN
+        entries.append(entry)
     return entries
 
 

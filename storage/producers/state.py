@@ -10,9 +10,12 @@ State is rebuilt from the last snapshot (`snapshot.py`) and the batches behind i
 segment rolls, named by the offset before which they hold, and go with their segment.
 
 *Unknown producers* (none seen, or forgotten) may start with any sequence number, as in Apache Kafka: their records
-may have gone with retention. *Expiration* differs a little from Kafka's, which goes by the timestamps of the records:
-a producer that replays old data would be forgotten at once and its retries appended twice. Here a producer is idle
-since our clock's last append by it; after loading, since the later of its timestamp and the snapshot's file time.
+may have gone with retention. A transaction's marker makes such a producer known, and not its sequence numbers: it may
+still go on with any, where Kafka takes 0 alone, and refuses whoever goes on with those that it had.
+
+*Expiration* differs a little from Kafka's, which goes by the timestamps of the records: a producer that replays old data
+would be forgotten at once and its retries appended twice. Here a producer is idle since our clock's last append by it;
+after loading, since the later of its timestamp and the snapshot's file time.
 
 Threads: all belongs to the log's writer (the loop thread; recovery before the log is published) but `write_snapshots`
 and `delete_snapshot_file`, which do I/O and are for the pool.
@@ -170,7 +173,7 @@ class ProducerStateManager:
                         f"producer {batch.producer_id} starts epoch {epoch} with sequence {first} instead of 0 "
                         f"(its epoch was {known_epoch})"
                     )
-            elif not in_sequence(entry.last_sequence, first):
+            elif not entry.is_sequence_unknown and not in_sequence(entry.last_sequence, first):
                 raise OutOfOrderSequenceError(
                     f"producer {batch.producer_id} epoch {epoch}: sequence {first} "
                     f"does not follow {entry.last_sequence}"
@@ -404,10 +407,10 @@ class ProducerStateManager:
         with self._snapshot_lock:
             return {offset for offset, pending in self._snapshots.items() if pending is None}
 
-    def add_snapshot(self, offset: int) -> None:
-        """Note that one was written by somebody else."""
+    def add_snapshot(self, pending: PendingSnapshot) -> None:
+        """Have `write_snapshots` take one that somebody else has made."""
         with self._snapshot_lock:
-            self._snapshots[offset] = None
+            self._snapshots[pending.offset] = pending
 
     @property
     def latest_snapshot_offset(self) -> int | None:

@@ -426,6 +426,14 @@ MUTATIONS = [
         (f"{UNIFIED_LOG}::test_a_producer_whose_snapshot_a_kill_prevented_is_known_after_retention_and_another_kill",),
     ),
     Mutation(
+        "log/owed-snapshot-forgotten",
+        "storage/log/retention_executor.py",
+        "            _with_room(log, log.write_owed_snapshot)\n",
+        "",
+        "A snapshot that had no room when retention took the records is not written once there is some.",
+        (f"{UNIFIED_LOG}::test_a_producer_is_known_after_a_kill_once_the_room_that_retention_made_is_there",),
+    ),
+    Mutation(
         "log/gap-behind-left-files",
         "storage/log/retention_executor.py",
         "        return  # a gap behind",

@@ -25,6 +25,14 @@ MUTATIONS = [
         (PRODUCER_STATE,),
     ),
     Mutation(
+        "producers/marker-tells-of-sequences",
+        "storage/producers/state.py",
+        "            elif not entry.is_sequence_unknown and not in_sequence(",
+        "            elif not in_sequence(",
+        "A producer whose records have gone is refused for good once a marker of its transaction comes.",
+        (PRODUCER_STATE,),
+    ),
+    Mutation(
         "producers/unreadable-marker",
         "storage/producers/state.py",
         "for first, last in self.unreplicated.items() if last >= high_watermark}",

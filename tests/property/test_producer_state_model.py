@@ -41,12 +41,14 @@ class Sent:
 
 @dataclass
 class Known:
-    """What the model knows of a producer: all it ever appended in its present epoch."""
+    """What the model knows of a producer: all it ever appended in its present epoch. `by_marker`: only that a transaction of
+    it ended in that epoch; nobody knows what it had appended before."""
 
     epoch: int
     last_timestamp: int = -1
     batches: list[Sent] = field(default_factory=list)
     transaction: int | None = None
+    by_marker: bool = False
 
 
 class ProducerStateMachine(RuleBasedStateMachine):
@@ -78,7 +80,8 @@ class ProducerStateMachine(RuleBasedStateMachine):
             expected = 0
         else:
             expected = (known.batches[-1].last_sequence + 1) % WRAP if known.batches else 0
-        if batch.base_sequence != expected:
+        goes_on = batch.producer_epoch == known.epoch and known.by_marker
+        if batch.base_sequence != expected and not goes_on:
             return OutOfOrderSequenceError
         if known.transaction is not None and not batch.is_transactional:
             return InvalidTxnStateError
@@ -103,6 +106,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
             transaction = known.transaction if known is not None else None
             known = self.model[batch.producer_id] = Known(batch.producer_epoch, transaction=transaction)
         known.batches.append(batch)
+        known.by_marker = False
         known.last_timestamp = batch.max_timestamp
         if batch.is_transactional and known.transaction is None:
             known.transaction = batch.base_offset
@@ -137,6 +141,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
     @rule(producer=PRODUCERS, bump=st.integers(0, 1), commit=st.booleans())
     def end_transaction(self, producer: int, bump: int, commit: bool) -> None:
+        is_new = producer not in self.model
         known = self.model.setdefault(producer, Known(0))
         epoch = known.epoch + bump
         marker = TransactionMarker(commit, 0)
@@ -153,6 +158,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         self.state.update_map_end_offset(self.end)
         if bump:
             known.batches = []
+        known.by_marker = is_new or (known.by_marker and not bump)
         known.epoch, known.transaction, known.last_timestamp = epoch, None, self.time.milliseconds()
 
     @rule(part=st.floats(0, 1))

@@ -81,4 +81,8 @@ REGRESSIONS: list[Regression] = [
     Regression(13807, "a false alarm: a stop had waited ten seconds for a cleaner's thread that was held longer"),
     Regression(13708, "a false alarm: a batch that adds its partition comes while the coordinator's log is still read"),
     Regression(17354, "a false alarm: cleaning takes aborted records, and retention the segment that is older then"),
+    Regression(
+        19810,
+        "test_an_unknown_producer_may_go_on_anywhere_behind_the_marker_of_its_transaction: OUT_OF_ORDER_SEQUENCE_NUMBER",
+    ),
 ]

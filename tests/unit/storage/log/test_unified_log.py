@@ -31,7 +31,12 @@ from tidelog.protocol.records.exceptions import (
 )
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record, iterate_batches
-from tidelog.storage.exceptions import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceError
+from tidelog.storage.exceptions import (
+    InvalidProducerEpochError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+)
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.ledger.keeper import LedgerKeeper
 from tidelog.storage.log import retention_executor
@@ -1195,6 +1200,49 @@ def test_retention_makes_room_on_a_full_disk_though_a_snapshot_has_none(world: W
     )
     assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
     assert (log.log_start_offset, log.local.failure) == (1, None)
+
+
+def test_a_producer_is_known_after_a_kill_once_the_room_that_retention_made_is_there(world: World) -> None:
+    """Found by the simulator (seed 19810): the snapshot that had no room was never written, and its segments were gone."""
+    world.start(retention_ms=1000)
+    log = world.log("t2")
+    append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=3, base_sequence=5)
+    world.fake.fail_when(
+        lambda operation: OSError(errno.ENOSPC, "full") if operation.path.endswith(".snapshot.tmp") else None
+    )
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    assert log.delete_old_segments() == []  # there is still none
+    world.fake.fail_when(None)
+    assert log.delete_old_segments() == []
+    writes = len(world.fake.trace)
+    assert log.delete_old_segments() == []
+    assert len(world.fake.trace) == writes, "it is owed no more"
+    world.kill()
+    world.start()
+    late = batch("late", producer_id=7, producer_epoch=2, base_sequence=0)
+    with pytest.raises(InvalidProducerEpochError):
+        world.log("t2").append_as_leader(late, 0, len(late))
+
+
+def test_a_snapshot_that_is_owed_is_written_no_more_once_its_segment_has_gone_too(world: World) -> None:
+    world.start(retention_ms=1000)
+    log = world.log("t2")
+    append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=3, base_sequence=5)
+    full = [True]
+    world.fake.fail_when(
+        lambda operation: (
+            OSError(errno.ENOSPC, "full") if full[0] and operation.path.endswith(".snapshot.tmp") else None
+        )
+    )
+    log.delete_old_segments()
+    append(log, "b", timestamp=START_MS - 5000, producer_id=7, producer_epoch=3, base_sequence=6)
+    full[0] = False
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [1]
+    world.time.advance(hours=1)
+    assert [path for path in world.fake.paths() if ".snapshot" in path] == [
+        f"{ROOT}/t2-0/00000000000000000002.snapshot"
+    ]
+    assert log.producers.snapshot_offsets == [2]
 
 
 def test_retention_reaches_the_active_segment_with_no_write_arriving(world: World) -> None:

@@ -139,6 +139,31 @@ def test_an_unknown_producer_may_start_anywhere(log: Log) -> None:
     assert log.append(Batch(80)) is None
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_an_unknown_producer_may_go_on_anywhere_behind_the_marker_of_its_transaction(
+    log: Log, is_restarted: bool
+) -> None:
+    """Found by the simulator (seed 19810): its records had gone, and the marker came later. Apache Kafka refuses the batch."""
+    log.end_transaction(COMMIT, epoch=3)
+    if is_restarted:
+        log.state.take_snapshot()
+        log.state = reloaded(log)
+    with pytest.raises(InvalidProducerEpochError):
+        log.append(Batch(16, producer_epoch=2))
+    assert log.append(Batch(16, 3, producer_epoch=3)) is None
+    with pytest.raises(OutOfOrderSequenceError):
+        log.append(Batch(20, producer_epoch=3))
+    assert log.append(Batch(19, producer_epoch=3)) is None
+
+
+def test_an_epoch_that_a_marker_brings_starts_at_sequence_0_though_the_producer_was_unknown(log: Log) -> None:
+    log.end_transaction(COMMIT, epoch=3)
+    log.end_transaction(COMMIT, epoch=4)
+    with pytest.raises(OutOfOrderSequenceError):
+        log.append(Batch(16, producer_epoch=4))
+    assert log.append(Batch(0, producer_epoch=4)) is None
+
+
 # --- epochs ---
 
 
