@@ -420,7 +420,7 @@ MUTATIONS = [
     Mutation(
         "log/no-snapshot-where-retention-ends",
         "storage/log/retention_executor.py",
-        "        log.keep_snapshot_at(end)\n",
+        "    _with_room(log, partial(log.keep_snapshot_at, end))\n",
         "",
         "Retention takes what alone tells of a producer, where a kill has kept the snapshot of a roll from being written.",
         (f"{UNIFIED_LOG}::test_a_producer_whose_snapshot_a_kill_prevented_is_known_after_retention_and_another_kill",),
