@@ -126,6 +126,11 @@ class Channel:
             self._socket = None
 
     @property
+    def number(self) -> int:
+        """The connection, of all that this one has had, by which the next request goes."""
+        return self.connections + (self._socket is None)
+
+    @property
     def is_sound(self) -> bool:
         """True while both sides have the connection, and can hear each other."""
         end = None if self._socket is None else self._socket.end

@@ -64,6 +64,7 @@ class Sent:
         writer, number: whose, and which of its records in that partition.
         offset: where it stands, as far as anybody knows.
         at_ms: its timestamp, of the daemon's wall clock; of format 0, without `has_time`, when it was written.
+        connection: which of the writer's connections it goes by, if it has no sequence number.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Sent:
     offset: int = NO_OFFSET
     at_ms: int = 0
     has_time: bool = True
+    connection: int = 0
 
 
 @dataclass
@@ -421,6 +423,8 @@ class History:
         for offset in sorted(found):
             sent = self.sent[found[offset]]
             before = last.get(sent.writer)
-            if before is not None and before.number > sent.number:
+            # Who gives a connection up unanswered, and goes on by another, is promised no order.
+            is_promised = before is not None and (sent.outcome is Outcome.DONE or sent.connection == before.connection)
+            if before is not None and is_promised and before.number > sent.number:
                 raise Broken(f"{place}: {sent.name} stands behind {before.name}, which was written later")
             last[sent.writer] = sent

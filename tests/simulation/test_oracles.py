@@ -143,6 +143,17 @@ def test_records_of_one_producer_in_another_order() -> None:
         judge(of, first, second)
 
 
+@pytest.mark.parametrize("connection", [1, 2])
+def test_a_record_that_nobody_answered_stands_behind_one_of_the_next_connection(connection: int) -> None:
+    """As sent without acks, by a connection that was given up: the daemon reads two connections in any order."""
+    of = history()
+    first, second = sent(of, "a-1", 1), sent(of, "a-2", 0)
+    first.outcome = Outcome.UNKNOWN
+    first.connection, second.connection = 1, connection
+    with nullcontext() if connection == 2 else pytest.raises(Broken, match="a-1 stands behind a-2"):
+        judge(of, first, second)
+
+
 def test_a_committed_record_that_committed_readers_do_not_see() -> None:
     of = history()
     one = sent(of, "a-1", 0, transaction=Transaction("a#1", Outcome.DONE))

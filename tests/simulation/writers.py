@@ -102,6 +102,7 @@ class Writer(Client):
                     self.transaction,
                     at_ms=now,
                     has_time=self.has_time,
+                    connection=0 if self.producer_id >= 0 else self.channel.number,
                 )
             )
             records.append(Record(0, now, key, value, ((b"n", name.encode()),)))
