@@ -989,9 +989,15 @@ class UnifiedLog:
             self._time,
             producer_id_expiration_ms=producers.producer_id_expiration_ms,
         )
-        made.found_snapshots(at for at in written if first <= at < offset)
+        before = [at for at in written if first <= at < offset]
         below = [segment for segment in self._segments.view if segment.base_offset < offset]
-        ProducerReplay(directory, made, self._time).catch_up(below, first, offset)
+        replay, owed = ProducerReplay(directory, made, self._time), self._owed_snapshot
+        if owed is not None and max((first, *before)) <= owed.offset <= offset:
+            made.load(owed)  # of what has gone in passes before nothing else tells
+            replay.advance(below, offset)
+        else:
+            made.found_snapshots(before)
+            replay.catch_up(below, first, offset)
         if not made.is_empty and (pending := made.prepare_snapshot()) is not None:
             self._owed_snapshot = pending
             self.write_owed_snapshot()

@@ -543,6 +543,12 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         self._map_end_offset = offset
 
+    def load(self, pending: PendingSnapshot) -> None:
+        """Take the state that a snapshot tells, in the place of all that is known. CorruptSnapshotError."""
+        self.truncate_fully_and_start_at(pending.offset)
+        for entry in decode_snapshot(pending.data):
+            self.load_entry(entry)
+
     def load_entry(self, entry: ProducerStateEntry) -> None:
         """Add an entry with its open transaction, from a snapshot."""
         self._producers[entry.producer_id] = entry

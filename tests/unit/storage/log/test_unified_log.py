@@ -1224,6 +1224,28 @@ def test_a_producer_is_known_after_a_kill_once_the_room_that_retention_made_is_t
         world.log("t2").append_as_leader(late, 0, len(late))
 
 
+def test_a_producer_is_known_after_a_kill_though_there_was_no_room_in_several_passes_of_retention(world: World) -> None:
+    """What is owed of the first pass has to be in what the second one owes: nothing in the log tells of that producer."""
+    world.start(retention_ms=1000)
+    log = world.log("t2")
+    append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=3, base_sequence=5)
+    world.fake.fail_when(
+        lambda operation: OSError(errno.ENOSPC, "full") if operation.path.endswith(".snapshot.tmp") else None
+    )
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
+    append(log, "b", timestamp=START_MS - 5000, producer_id=8, producer_epoch=4, base_sequence=0)
+    assert [deletion.base_offset for deletion in log.delete_old_segments()] == [1]
+    world.fake.fail_when(None)
+    assert log.delete_old_segments() == []
+    world.kill()
+    world.start()
+    log = world.log("t2")
+    for producer, epoch in ((7, 2), (8, 3)):
+        late = batch("late", producer_id=producer, producer_epoch=epoch, base_sequence=0)
+        with pytest.raises(InvalidProducerEpochError):
+            log.append_as_leader(late, 0, len(late))
+
+
 def test_a_snapshot_that_is_owed_is_written_no_more_once_its_segment_has_gone_too(world: World) -> None:
     world.start(retention_ms=1000)
     log = world.log("t2")
