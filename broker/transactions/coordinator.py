@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
@@ -129,20 +130,34 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     async def load(self) -> None:
         """Reads all partitions, and goes on with what was decided and not written everywhere."""
         ids = decided = 0
+        waiting: deque[TransactionEntry] = deque()  # of all shards: one goes on after the other
 
         def loaded(shard: TransactionShard, found: LoadedTransactions) -> None:
             nonlocal ids, decided
             for metadata in found.by_id.values():
                 shard.put(TransactionEntry(metadata))
             ids += len(shard.entries)
-            for entry in list(shard.entries.values()):
-                if entry.metadata.is_prepared:
-                    decided += 1
-                    self._completions.begin(entry)
+            prepared = [entry for entry in shard.entries.values() if entry.metadata.is_prepared]
+            decided += len(prepared)
+            is_idle = not waiting
+            waiting.extend(prepared)
+            if is_idle:
+                self._runtime.in_turns(self._go_on_with(waiting))
 
         await self._runtime.load(load_transactions, loaded)
         if ids:
             log.info("loaded %d transactional ids; %d transactions were to be completed", ids, decided)
+
+    def _go_on_with(self, decided: deque[TransactionEntry]) -> Iterator[None]:
+        """Begin to complete these, in slices of the work with a yield between: a kill may leave very many."""
+        work = 0
+        while decided:
+            if work >= MARKERS_PER_TURN:
+                work = 0
+                yield
+            entry = decided.popleft()
+            work += 1 + len(entry.metadata.partitions)
+            self._completions.begin(entry)
 
     def close(self) -> None:
         """Takes no requests any more; what is to be completed is, by the next start."""

@@ -345,8 +345,8 @@ MUTATIONS = [
     Mutation(
         "broker/decided-before-restart",
         "broker/transactions/coordinator.py",
-        "                    decided += 1\n                    self._completions.begin(entry)",
-        "                    decided += 1",
+        "            work += 1 + len(entry.metadata.partitions)\n            self._completions.begin(entry)",
+        "            work += 1 + len(entry.metadata.partitions)",
         "A transaction that was decided before a restart is never completed.",
         (f"{COORDINATOR}::test_a_transaction_that_was_decided_before_a_kill_is_completed_by_the_next_start",),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -221,6 +222,36 @@ def test_a_transaction_that_was_decided_before_a_kill_is_completed_by_the_next_s
     assert node.committed("t") == ([b"a"] if commit else [])
     assert node.log("t").last_stable_offset == 2
     node.close()
+
+
+def test_many_transactions_that_were_decided_before_a_kill_let_others_in(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, count = node.time.milliseconds(), 3 * MARKERS_PER_TURN
+    places = frozenset(TopicPartition("t", index) for index in range(2))
+    for number in range(count):
+        known = created(f"tx{number}", number + 10, 60_000, now)
+        ended = replace(
+            known, producer_epoch=1, state=TransactionState.PREPARE_COMMIT, partitions=places, client_version=2
+        )
+        node.transactions.log.write(TransactionEntry(ended), ended)
+    node.kill()
+
+    def written() -> int:
+        return node.log("t", 0).log_end_offset + node.log("t", 1).log_end_offset
+
+    turns = [0, written()]
+    later = node.timer.call_later
+
+    def noted(delay_ms: float, callback: Callable[[], None]) -> Any:
+        turns.append(written())
+        return later(delay_ms, callback)
+
+    monkeypatch.setattr(node.timer, "call_later", noted)
+    node.time.advance()
+    assert all(after - before <= MARKERS_PER_TURN for before, after in pairwise([*turns, written()]))
+    assert (written(), node.transactions.completing_count) == (2 * count, 0)
+    assert {node.state(f"tx{number}") for number in range(count)} == {"CompleteCommit"}
 
 
 def test_a_client_that_goes_away_leaves_nothing_half_done() -> None:
