@@ -165,11 +165,16 @@ class QuotaManager:
         log.info("quotas of %s are now: %s", entity_name(entity), kept or "none")
 
     def _take(self, entity: Entity, values: Mapping[str, float]) -> None:
+        """Quotas of `entity` from now on. What was measured stays, as in Kafka: a change for one client is no fresh start for the
+        others, nor for it.
+        """
+        dropped = self.table.entries.get(entity, {}).keys() - values.keys()
         self.table.set(entity, values)
         self.active = any(self.table.has(key) for key in _TIMED)
-        # The measured rates may belong to other scopes now.
-        self._rates.clear()
-        self._buckets.clear()
+        for key in dropped:
+            if not self.table.has(key) and key != CONNECTION_CREATION_RATE:  # of which the settings have bounds, too
+                _forget(self._rates, key)
+                _forget(self._buckets, key)
 
     # -- measuring
 
@@ -267,6 +272,11 @@ def _short(scope: _Scope) -> _Scope:
     if len(user or "") <= MAX_LABEL >= len(client_id or ""):
         return scope
     return key, user and label_of(user), client_id and label_of(client_id)
+
+
+def _forget(measured: dict[_Scope, WindowedRate] | dict[_Scope, TokenBucket], key: str) -> None:
+    for scope in [scope for scope in measured if scope[0] == key]:
+        del measured[scope]
 
 
 def _make_room(measured: dict[_Scope, WindowedRate] | dict[_Scope, TokenBucket]) -> None:

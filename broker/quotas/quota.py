@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -171,8 +171,9 @@ class QuotaTable:
 
     def __init__(self) -> None:
         self.entries: dict[Entity, dict[str, float]] = {}
-        # As connections spell them; an entity keeps the spelling of who set it.
-        self._addresses: dict[str | None, float] = {}
+        # Address as connections spell it → quotas on it. An entity keeps the spelling of who set it, so that one address may have
+        # several: the one that was set last holds.
+        self._addresses: dict[str | None, dict[Entity, float]] = {}
         # Kind of quota → how many entities have one.
         self._keys: Counter[str] = Counter()
 
@@ -183,17 +184,12 @@ class QuotaTable:
         if values:
             self.entries[entity] = dict(values)
         if entity[0][0] == IP:
-            self._addresses.pop(address := _spelled(entity[0][1]), None)
-            # Several may be one address, spelled differently.
-            same = [entity] if values else [((IP, name),) for name in self._names_of(address)]
-            for known in same:
-                if (bound := self.entries[known].get(CONNECTION_CREATION_RATE)) is not None:
-                    self._addresses[address] = bound
-
-    def _names_of(self, address: str | None) -> Iterator[str | None]:
-        for (kind, name), *_ in self.entries:
-            if kind == IP and _spelled(name) == address:
-                yield name
+            bounds = self._addresses.setdefault(address := _spelled(entity[0][1]), {})
+            bounds.pop(entity, None)
+            if (bound := values.get(CONNECTION_CREATION_RATE)) is not None:
+                bounds[entity] = bound
+            if not bounds:
+                del self._addresses[address]
 
     def has(self, key: str) -> bool:
         """True if any entity has a quota of this kind. A quick test: most brokers have none."""
@@ -221,5 +217,5 @@ class QuotaTable:
 
     def address_limit(self, address: str) -> float | None:
         """New connections a second that `address` may make, spelled as connections do."""
-        bound = self._addresses.get(address)
-        return self._addresses.get(None) if bound is None else bound
+        bounds = self._addresses.get(address) or self._addresses.get(None)
+        return next(reversed(bounds.values())) if bounds else None

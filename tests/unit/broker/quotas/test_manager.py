@@ -121,6 +121,38 @@ async def test_connections_of_a_listener(tmp_path: Path) -> None:
         assert world.quotas.connected("10.0.0.1", "OUTSIDE") == 2_000, "the broker's rate counts all listeners'"
 
 
+async def test_a_changed_quota_is_no_fresh_start_for_anybody(tmp_path: Path) -> None:
+    """What was measured stays, as in Kafka, under the bound that holds from then on."""
+    async with topic_world(tmp_path) as world:
+        quotas = world.quotas
+        await quotas.alter(CLIENT, {PRODUCER_BYTE_RATE: 1000.0, CONTROLLER_MUTATION_RATE: 2.0}, False)
+        quotas.use(dataclasses.replace(world.config, max_connection_creation_rate=1))
+        assert quotas.produced("c", 11_000) == 1_000
+        quotas.mutations("c", strict=True).take(24)
+        assert [quotas.connected("10.0.0.1", "PLAINTEXT") for _ in range(11)][-1] == 1_000
+
+        await quotas.alter([(CLIENT_ID, "other")], {PRODUCER_BYTE_RATE: 7.0}, False)
+        assert quotas.produced("c", 0) == 1_000
+        assert quotas.connected("10.0.0.1", "PLAINTEXT") == 2_000
+        with pytest.raises(ProtocolError):
+            quotas.mutations("c", strict=True).take(1)
+        await quotas.alter(CLIENT, {PRODUCER_BYTE_RATE: 550.0}, False)
+        assert quotas.produced("c", 0) == 10_000, "for the same bytes half the rate has to wait"
+
+
+async def test_rates_of_quotas_that_are_no_more_are_forgotten(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        quotas = world.quotas
+        for user in ("alice", "bob"):
+            await quotas.alter([(USER, user)], {PRODUCER_BYTE_RATE: 1.0, CONTROLLER_MUTATION_RATE: 2.0}, False)
+            quotas.produced("c", 1, user)
+            quotas.mutations("c", user, strict=True).take(1)
+        await quotas.alter([(USER, "bob")], {PRODUCER_BYTE_RATE: None, CONTROLLER_MUTATION_RATE: None}, False)
+        assert (len(quotas._rates), len(quotas._buckets)) == (2, 2)
+        await quotas.alter([(USER, "alice")], {PRODUCER_BYTE_RATE: None}, False)
+        assert (len(quotas._rates), len(quotas._buckets)) == (0, 2)
+
+
 async def test_what_is_set_is_stored_and_what_is_removed_is_gone(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
         await world.quotas.alter(CLIENT, {PRODUCER_BYTE_RATE: 7.0, REQUEST_PERCENTAGE: 0.1}, False)

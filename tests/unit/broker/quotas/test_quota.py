@@ -176,3 +176,28 @@ def test_spellings_of_an_address_are_one_and_what_is_none_harms_nobody() -> None
     assert table.address_limit("2001:db8::7") == 1.0
     table.set(((IP, "2001:DB8::7"),), {})
     assert table.address_limit("2001:db8::7") is None
+
+
+def test_very_many_quotas_of_addresses_are_set_and_removed_again() -> None:
+    """For each that was removed all others were looked at, whether they are another spelling: 10,000 took two minutes."""
+    entities = [checked_entity([(IP, f"10.{number >> 8}.{number & 255}.1")]) for number in range(10_000)]
+    table = QuotaTable()
+    began = thread_time()
+    for values in ({CONNECTION_CREATION_RATE: 1.0}, {CONNECTION_CREATION_RATE: 2.0}, {}):
+        for entity in entities:
+            table.set(entity, values)
+    assert thread_time() - began < 1.5
+    assert not table.entries
+    assert table.address_limit("10.0.0.1") is None
+
+
+def test_of_spellings_of_an_address_the_one_set_last_holds_and_then_the_one_before() -> None:
+    table = QuotaTable()
+    names = ["::1", "0::1", "0:0::1"]
+    for bound, name in enumerate([*names, names[0]], 1):
+        table.set(((IP, name),), {CONNECTION_CREATION_RATE: float(bound)})
+    limits = []
+    for name in (names[0], names[1], names[2]):
+        limits.append(table.address_limit("::1"))
+        table.set(((IP, name),), {})
+    assert (limits, table.address_limit("::1")) == ([4.0, 3.0, 3.0], None)
