@@ -114,7 +114,7 @@ async def _answer(
             _check_renewal(request)
         most = min(request.max_bytes, services.fetch_max_bytes)
         if services.quotas.active:
-            most = min(most, services.quotas.most_fetched(client_id))
+            most = min(most, services.quotas.most_fetched(client_id, connection.user))
         job = ShareFetchJob(services.share.get(), key, request, version, most, readable)
         turns = Turns(context)
         try:
