@@ -273,7 +273,8 @@ class Outbound:
                         warm = self._ask_page_cache(part)
                         if warm == 0:
                             return
-                    sent = sendfile(self.descriptor, part.file.fileno(), part.position, min(part.count, budget, warm))
+                    asked = min(part.count, budget, warm)
+                    sent = sendfile(self.descriptor, part.file.fileno(), part.position, asked)
                     if sent == 0:
                         raise OSError(f"{part.count} bytes at {part.position} are missing at the end of a segment file")
                     self._progress += 1
@@ -285,6 +286,9 @@ class Outbound:
                     if part.count == 0:
                         queue.popleft()
                         part.release()
+                    elif sent < asked:  # the kernel is full: another call would say no more
+                        self._arm()
+                        return
                 if budget <= 0 and queue:
                     self._arm()
                     return

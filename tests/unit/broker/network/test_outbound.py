@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.connections import Loop, Server, Transport, cold_reads, end_cold_reads, frame
 from support.patience import PATIENCE_S
+from tidelog.broker.network import outbound
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.outbound import FileSlice, Outbound, Part, SendCounters
 from tidelog.broker.network.socket_server import Endpoint
@@ -174,6 +175,37 @@ async def test_answers_of_slices_arrive_whole_by_a_connection_whatever_its_socke
     file.close()
 
 
+async def test_a_socket_that_took_a_part_is_not_asked_for_more_before_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = os.urandom(1 << 20)
+    path = tmp_path / "segment.log"
+    path.write_bytes(content)
+    file = LeasedFile(path)
+    near, far = socket.socketpair()
+    for end in (near, far):
+        end.setblocking(False)
+    calls: list[int] = []
+    really = outbound.sendfile
+
+    def sendfile(to_socket: int, from_file: int, position: int, count: int) -> int:
+        calls.append(count)
+        return really(to_socket, from_file, position, count)
+
+    monkeypatch.setattr(outbound, "sendfile", sendfile)
+    with cold_reads() as pool:
+        loop = asyncio.get_running_loop()
+        out = Outbound(loop, near.fileno(), pool, SendCounters(), lambda: None, lambda _: None)
+        assert not out.write_parts([FileSlice(file.retain(), 0, len(content), True)])  # type: ignore[arg-type]
+        assert calls == [len(content)]
+        assert await asyncio.wait_for(read_all(far, len(content)), PATIENCE_S) == content
+        out.close()
+    assert file.leases == 0
+    for end in (near, far):
+        end.close()
+    file.close()
+
+
 async def test_close_gives_leases_back_and_lets_the_peer_see_the_end(tmp_path: Path) -> None:
     path = tmp_path / "segment.log"
     path.write_bytes(bytes(8 << 20))
@@ -241,11 +273,11 @@ async def test_a_file_that_ends_early_is_an_error_and_no_endless_loop(tmp_path: 
     file = LeasedFile(path)
     left, right = socket.socketpair()
     left.setblocking(False)
-    failures: list[OSError] = []
+    failed: asyncio.Future[OSError] = asyncio.get_running_loop().create_future()
     with cold_reads() as pool:
-        out = Outbound(asyncio.get_running_loop(), left.fileno(), pool, SendCounters(), lambda: None, failures.append)
+        out = Outbound(asyncio.get_running_loop(), left.fileno(), pool, SendCounters(), lambda: None, failed.set_result)
         out.write_parts([FileSlice(file.retain(), 0, 100, True)])  # type: ignore[arg-type]
-    assert "missing" in str(failures[0])
+        assert "missing" in str(await asyncio.wait_for(failed, PATIENCE_S))
     assert file.leases == 0
     for end in (left, right):
         end.close()
