@@ -343,6 +343,7 @@ class ShareFetchJob:
                 self._errors[where] = PartitionAnswer(where.partition, code, message)
                 continue
             total += info.size
+            self._errors.pop(where, None)  # of an earlier attempt
             reads.append(_Read(where, held, offset, info, aborted))
         return reads
 

@@ -998,6 +998,33 @@ def test_a_disk_that_fails_a_first_look_up_by_time_fails_its_own_partition_alone
     assert ann.values[1] == [b"a"]
 
 
+def test_a_fetch_that_the_disk_failed_once_has_what_came_while_it_waited(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told of the failure alone; the records that it had acquired by then were nobody's until their lock ended."""
+    ann = world.member("ann")
+    ann.fetch()
+    read, has_failed = UnifiedLog.read, threading.Event()
+
+    def fails_once(self: UnifiedLog, *arguments: Any, **more: Any) -> Any:
+        if self.topic == TOPIC and not has_failed.is_set():
+            has_failed.set()
+            raise OSError(24, "Too many open files")
+        return read(self, *arguments, **more)
+
+    def produce() -> None:
+        assert has_failed.wait(PATIENCE_S)
+        world.produce("late")
+
+    monkeypatch.setattr(UnifiedLog, "read", fails_once)
+    produced = threading.Thread(target=produce)
+    produced.start()
+    answer = ann.fetch(max_wait_ms=60_000)
+    produced.join()
+    assert [row.error_code for topic in answer.responses for row in topic.partitions] == [ErrorCode.NONE]
+    assert ann.values == {0: [b"late"]}
+
+
 def test_a_long_stretch_of_aborted_records_is_passed_over_at_once(world: World) -> None:
     """A fetch that had passed over as many as may be in flight waited for news, though there were more behind them."""
     world.configure("g", "share.isolation.level", "read_committed")
