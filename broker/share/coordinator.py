@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.records.exceptions import RecordTooLargeError
 from ..coordinator.internal_topic import CoordinatorLog, CoordinatorRecord
 from ..coordinator.runtime import Coordinator, CoordinatorRuntime, RunBlocking, Unsynced
 from ..metadata.topics import SHARE_GROUP_STATE
@@ -106,7 +108,7 @@ class ShareCoordinator(Coordinator[StateShard]):
 
         def loaded(shard: StateShard, found: Loaded) -> None:
             shard.entries = found.shard.entries
-            self._forget_deleted_topics(shard)
+            self._runtime.in_turns(self._forget_deleted_topics([shard]))
 
         await self._runtime.load(load_share_state, loaded)
         if self.partition_count:
@@ -240,39 +242,59 @@ class ShareCoordinator(Coordinator[StateShard]):
                     continue
                 shard.pruned_to = offset
 
-    def snapshot_cold(self) -> None:
-        """Takes snapshots of partitions that nobody has written for long: theirs would hold `prune` back for ever."""
-        now = self._time.milliseconds()
+    def snapshot_cold(self) -> Iterator[None]:
+        """Take snapshots of partitions that nobody has written for long: theirs would hold `prune` back for ever. Yields after
+        each batch."""
         for shard in self._runtime:
             if not shard.loaded or all(
                 entry.state.write_ms != entry.state.create_ms for entry in shard.entries.values()
             ):
                 continue  # each has been since it was last written: another round would not move the oldest
-            cold = [
-                (key, entry.state._replace(snapshot_epoch=entry.state.snapshot_epoch + 1, write_ms=now))
-                for key, entry in shard.entries.items()
-                if now - entry.state.write_ms >= self._cold_ms
-            ]
-            self._in_batches(cold, lambda part, shard=shard: self._snapshot(shard, part))
+            for keys in batches(self._cold(shard, shard.entries), RECORDS_PER_BATCH):
+                if not self._in_batches(self._cold(shard, keys), partial(self._snapshot_again, shard)):
+                    break
+                yield
+
+    def _cold(self, shard: StateShard, keys: Iterable[SharePartitionKey]) -> list[SharePartitionKey]:
+        until = self._time.milliseconds() - self._cold_ms
+        return [key for key in keys if (entry := shard.entries.get(key)) is not None and entry.state.write_ms <= until]
+
+    def _snapshot_again(self, shard: StateShard, keys: Sequence[SharePartitionKey]) -> Unsynced:
+        now = self._time.milliseconds()
+        kept = [shard.entries[key].state for key in keys]
+        again = [state._replace(snapshot_epoch=state.snapshot_epoch + 1, write_ms=now) for state in kept]
+        return self._snapshot(shard, list(zip(keys, again, strict=True)))
 
     def forget_deleted_topics(self) -> None:
-        """Delete the kept state of deleted topics."""
-        for shard in self._runtime:
-            if shard.loaded:
-                self._forget_deleted_topics(shard)
+        """Delete the kept state of deleted topics, in turns: very many groups may have read them."""
+        self._runtime.in_turns(self._forget_deleted_topics([shard for shard in self._runtime if shard.loaded]))
 
-    def _forget_deleted_topics(self, shard: StateShard) -> None:
-        gone = [key for key in shard.entries if self._topics.by_id(key.topic_id) is None]
-        self._in_batches(gone, lambda part: self._forget(shard, part))
+    def _forget_deleted_topics(self, shards: Iterable[StateShard]) -> Iterator[None]:
+        for shard in shards:
+            gone = [key for key in shard.entries if self._topics.by_id(key.topic_id) is None]
+            for keys in batches(gone, RECORDS_PER_BATCH):
+                left = [key for key in keys if key in shard.entries]
+                if not self._in_batches(left, partial(self._forget, shard)):
+                    break
+                yield
 
-    @staticmethod
-    def _in_batches(items: Sequence[object], write: Callable[..., Unsynced]) -> None:
-        for start in range(0, len(items), RECORDS_PER_BATCH):
-            try:
-                write(items[start : start + RECORDS_PER_BATCH])
-            except ProtocolError as error:
-                log.warning("%s cannot be written: %s", SHARE_GROUP_STATE, error)
-                return
+    def _in_batches(
+        self, keys: Sequence[SharePartitionKey], write: Callable[[Sequence[SharePartitionKey]], Unsynced]
+    ) -> bool:
+        """Writes something of each key; in more than one batch where one would be larger than the topic takes. False: there is
+        no writing now."""
+        if not keys:
+            return True
+        try:
+            write(keys)
+        except ProtocolError as error:
+            is_too_large = isinstance(error.__cause__, RecordTooLargeError)
+            half = len(keys) // 2
+            if half and is_too_large:
+                return self._in_batches(keys[:half], write) and self._in_batches(keys[half:], write)
+            log.warning("%s: %d partitions cannot be written: %s", SHARE_GROUP_STATE, len(keys), error)
+            return is_too_large
+        return True
 
     # -- inside
 

@@ -193,7 +193,7 @@ MUTATIONS = [
     Mutation(
         "broker/share-state-of-a-topic-that-went",
         "broker/share/coordinator.py",
-        "            self._forget_deleted_topics(shard)\n\n        await",
+        "            self._runtime.in_turns(self._forget_deleted_topics([shard]))\n\n        await",
         "        await",
         "What share groups were delivered of a topic that is deleted while the disk refuses a read is kept.",
         (f"{SHARE}::test_of_topics_that_went_while_the_disk_refused_to_be_read_nothing_is_kept_either",),

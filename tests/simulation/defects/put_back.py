@@ -403,7 +403,7 @@ OF_COORDINATORS = [
         (
             Edit(
                 "tidelog.broker.share.coordinator",
-                "            self._forget_deleted_topics(shard)\n\n        await",
+                "            self._runtime.in_turns(self._forget_deleted_topics([shard]))\n\n        await",
                 "        await",
             ),
         ),

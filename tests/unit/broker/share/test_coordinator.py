@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.groups import MemoryCoordinatorLog
 from support.mock_time import MockTime, MockTimer
+from tidelog.broker.coordinator.internal_topic import CoordinatorRecord
 from tidelog.broker.coordinator.runtime import RELOAD_MS
 from tidelog.broker.runtime.cooperative import run_in_rounds
 from tidelog.broker.share.coordinator import ShareCoordinator
@@ -17,6 +18,7 @@ from tidelog.broker.share.records import SNAPSHOT, RecordState, SharePartitionKe
 from tidelog.broker.share.state import load_share_state
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.records.exceptions import RecordTooLargeError
 from tidelog.storage.exceptions import KafkaStorageError
 
 TOPIC = b"t" * 16
@@ -29,6 +31,14 @@ class StateLog(MemoryCoordinatorLog):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, partitions=1)
+        self.most_bytes = 1 << 20
+
+    def append(
+        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int, *producer: int
+    ) -> tuple[int, asyncio.Future[None] | None]:
+        if sum(len(key) + len(value or b"") for key, value in records) > self.most_bytes:
+            raise RecordTooLargeError("too large for the topic")
+        return super().append(partition, records, now_ms, *producer)
 
     @property
     def start(self) -> int:
@@ -138,9 +148,47 @@ async def test_the_oldest_snapshot_holds_the_log_until_it_is_taken_again() -> No
     rig.time.advance(300_000)
     assert rig.log.start == rig.log.end_offset(0) - 2
     before = rig.log.end_offset(0)
-    rig.coordinator.snapshot_cold()
+    assert not list(rig.coordinator.snapshot_cold())
     assert rig.log.end_offset(0) == before, "once is enough"
     rig.coordinator.close()
+
+
+async def test_snapshots_of_cold_partitions_that_are_too_large_for_one_batch_are_taken_in_more() -> None:
+    """The log grew for ever: the oldest snapshots held it."""
+    rig = Rig(share_coordinator_snapshot_update_records_per_snapshot=500)
+    rig.topics.partitions[TOPIC] = 150
+    await rig.started()
+    rig.log.most_bytes = 10_000
+    for index in range(150):
+        rig.coordinator.initialize(KEY._replace(partition=index), 5, 0)
+        parts = [StateBatch(2 * number, 2 * number, AVAILABLE, 1) for number in range(40)]
+        rig.coordinator.write(KEY._replace(partition=index), 5, -1, 0, 0, parts)
+    before = rig.log.end_offset(0)
+    rig.time.set_wall_clock(rig.time.milliseconds() + 300_000)
+    steps = rig.coordinator.snapshot_cold()
+    next(steps)
+    assert rig.log.end_offset(0) == before + 100, "others are let in after a batch"
+    rig.coordinator.write(KEY._replace(partition=149), 5, -1, 0, 0, [StateBatch(0, 0, ACKNOWLEDGED, 1)])
+    list(steps)
+    rig.coordinator.prune()
+    assert rig.log.start == before
+    state = rig.coordinator.summary(KEY._replace(partition=149))
+    assert state is not None
+    assert state.batches[0] == StateBatch(0, 0, ACKNOWLEDGED, 1)
+    assert (await rig.restarted()).coordinator.summary(KEY._replace(partition=149)) == state
+
+
+async def test_what_is_kept_of_a_topic_of_very_many_partitions_is_forgotten_in_turns() -> None:
+    rig = Rig()
+    rig.topics.partitions[TOPIC] = 250
+    await rig.started()
+    for index in range(250):
+        rig.coordinator.initialize(KEY._replace(partition=index), 5, 0)
+    del rig.topics.partitions[TOPIC]
+    rig.coordinator.forget_deleted_topics()
+    assert rig.log.end_offset(0) == 250 + 100
+    rig.time.advance()
+    assert (rig.log.end_offset(0), rig.coordinator.partition_count) == (500, 0)
 
 
 async def test_older_epochs_are_fenced() -> None:
