@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .support.group_member import GroupMember
     from .support.kafka_client import KafkaClient
     from .support.offsets import Bounds, Partition
     from .support.own_consumer import Chunk
@@ -184,8 +183,10 @@ def _run_own(
     """The number of records that were printed."""
     import sys
 
+    from ..pipeline.exceptions import BrokerUnreachableError, PipelineError
     from .support.group_member import GroupMember
     from .support.group_reader import GroupReader
+    from .support.kafka_client import KafkaFailure
     from .support.own_client import own_client
     from .support.own_consumer import Chunk, OwnConsumer
     from .support.record_output import record_format
@@ -196,10 +197,18 @@ def _run_own(
     positions = {partition: starts[partition] for partition in (starts if ends is None else ends)}
     out = sys.stdout.buffer
     printed = 0
+    is_printing = False
+    stop: list[int] = []
+
+    def on_wait(why: str) -> None:
+        """BrokerUnreachableError, once it was told to stop: what has failed is not tried again then."""
+        if stop:
+            raise BrokerUnreachableError(why)
+        notices.wait(why)
 
     def copy_of(chunks: Iterator[Chunk | None], is_stopped: Callable[[], bool]) -> Iterator[Chunk]:
         """Prints; gives each chunk with what of it was printed."""
-        nonlocal printed
+        nonlocal printed, is_printing
         for chunk in chunks:
             if is_stopped():
                 return
@@ -210,34 +219,33 @@ def _run_own(
             records = chunk.records
             if options.max_messages is not None:
                 records = records[: options.max_messages - printed]
+            is_printing = True
             out.write(text(chunk.partition, records))
             printed += len(records)
             yield Chunk(chunk.partition, records)
+            is_printing = False
             if printed == options.max_messages:
                 return
 
     def copy(is_stopped: Callable[[], bool]) -> None:
-        with own_client(options, "tidelog-consume", notices.wait) as client:
+        with own_client(options, "tidelog-consume", on_wait) as client:
             consumer = OwnConsumer(
-                client, topic, positions, committed=options.committed, ends=ends, on_wait=notices.wait, tell=_tell
+                client, topic, positions, committed=options.committed, ends=ends, on_wait=on_wait, tell=_tell
             )
             for _ in copy_of(consumer.read(), is_stopped):
                 pass
 
-    member: GroupMember | None = None
-
     def copy_of_group(is_stopped: Callable[[], bool]) -> None:
-        nonlocal member
         with (
-            own_client(options, "tidelog-consume", notices.wait) as client,
-            own_client(options, "tidelog-consume", notices.wait) as coordinator,
+            own_client(options, "tidelog-consume", on_wait) as client,
+            own_client(options, "tidelog-consume", on_wait) as coordinator,
         ):
             member = GroupMember(
-                coordinator, options.group, topic, committed_only=options.committed, tell=_tell, on_wait=notices.wait
+                coordinator, options.group, topic, committed_only=options.committed, tell=_tell, on_wait=on_wait
             )
             reader = GroupReader(
                 client, member, topic, from_beginning=options.from_beginning, ends=ends,
-                tell=_tell, on_wait=notices.wait,
+                tell=_tell, on_wait=on_wait,
             )  # fmt: skip
             is_printed, has_reader = False, True
             try:
@@ -251,12 +259,15 @@ def _run_own(
                     out.flush()  # BrokenPipeError: nobody has read it
                     is_printed = has_reader
                 finally:
-                    reader.close(commits=is_printed)
+                    try:
+                        reader.close(commits=is_printed)
+                    except PipelineError as error:
+                        raise KafkaFailure(f"printed, but not committed: {error}") from None
 
     if options.group is None:
-        _until_told(copy)
+        _until_told(copy, stop, waits=lambda: not is_printing)
     elif ends != {}:
-        _until_told(copy_of_group, is_stuck=lambda: member is not None and member.is_waiting)
+        _until_told(copy_of_group, stop, waits=lambda: not is_printing)
     return printed
 
 
@@ -304,26 +315,32 @@ def _run_librdkafka(
     return reader.printed
 
 
-def _until_told(copy: Callable[[Callable[[], bool]], None], is_stuck: Callable[[], bool] = lambda: False) -> None:
+def _until_told(
+    copy: Callable[[Callable[[], bool]], None], stop: list[int] | None = None, waits: Callable[[], bool] = lambda: False
+) -> None:
     """Runs `copy` until it ends, or SIGTERM or Ctrl-C end it; what was printed is flushed.
 
-    `is_stuck`: it is where it may not ask for minutes whether it has been told to stop.
+    `stop` is empty until it was told. `waits`: it may be where it does not ask for minutes whether it was.
     """
     import signal
     import sys
 
-    stop: list[int] = []
+    told: list[int] = [] if stop is None else stop
 
-    def on_signal(*_: object) -> None:
-        stop.append(1)
-        if is_stuck():
+    def on_signal(number: int, _frame: object) -> None:
+        told.append(number)
+        if number == signal.SIGINT or waits():
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, on_signal)
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else ignored, as in a shell's background jobs
+        numbers.append(signal.SIGINT)
+    before = {number: signal.signal(number, on_signal) for number in numbers}
     try:
-        copy(lambda: bool(stop))
+        copy(lambda: bool(told))
     except KeyboardInterrupt:
         pass  # how one ends it
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         sys.stdout.buffer.flush()

@@ -7,6 +7,7 @@ it starts nothing. Both take the settings of `tidelog serve`; more of them may s
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -168,8 +169,12 @@ def run_print(options: Any) -> int:
 def run_install(options: Any) -> int:
     service = service_of(options)
     path = options.root / UNITS / f"{service.name}.service"
-    path.parent.mkdir(parents=True, exist_ok=True)
     is_here = options.root.resolve() == Path("/")
+    if is_here and os.geteuid() != 0:
+        raise PermissionError(
+            errno.EPERM, "only root makes users and units (sudo); `--root DIR` writes the unit elsewhere"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
     if is_here:
         _make_user(service)
     path.write_text(unit_text(service), encoding="utf-8")

@@ -176,6 +176,9 @@ def compact_backlog(
     `progress` is called from any of them, one at a time. DataDirectoryError, StorageError, OSError,
     ConfigError (a named topic is not there, or not compacted), each with one clear line; all is closed then.
     """
+    for directory in config.log_dirs:  # a start would make it
+        if not file_system.is_directory(directory):
+            raise DataDirectoryError(directory, "is no directory", "name those that the daemon has, with log.dirs")
     with _loaded_logs(config, file_system, time) as (logs, config):
         wanted = _compacted(logs, topics)
         manager = CleanerManager(logs, file_system, time)

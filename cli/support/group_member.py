@@ -104,7 +104,6 @@ class GroupMember:
 
     Attributes:
         committed_only: offsets that a transaction is about to commit are waited for.
-        is_waiting: in a call that may take minutes, for the others of the group have to come too.
         is_forgotten: the group has gone on without this member: others may have read its partitions. Set to False by who knows.
     """
 
@@ -113,7 +112,7 @@ class GroupMember:
         tell: Callable[[str], None] = lambda _text: None, on_wait: Callable[[str], None] = lambda _why: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self.is_waiting = self.is_forgotten = False
+        self.is_forgotten = False
         self._client = client
         self._group = group
         self._topic = topic
@@ -299,17 +298,13 @@ class GroupMember:
     def _patiently(self, ask: Callable[[], T]) -> T:
         """Ask again when an answer takes longer than one request may: the rest of the group decides when it comes."""
         until = self._clock() + _JOIN_S
-        self.is_waiting = True
-        try:
-            while True:
-                try:
-                    return ask()
-                except BrokerUnreachableError as error:
-                    if self._clock() >= until:
-                        raise
-                    self._on_wait(f"the other members of group {self._group} ({error})")
-        finally:
-            self.is_waiting = False
+        while True:
+            try:
+                return ask()
+            except BrokerUnreachableError as error:
+                if self._clock() >= until:
+                    raise
+                self._on_wait(f"the other members of group {self._group} ({error})")
 
     def _ask_as_member(
         self, request: ApiMessage, response: type[ResponseT], *, up_to: int, at_least: int = 0,

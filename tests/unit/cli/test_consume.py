@@ -8,6 +8,7 @@ import errno
 import io
 import itertools
 import json
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -307,6 +308,71 @@ def test_what_lies_in_a_pipe_whose_reader_has_gone_is_not_committed(monkeypatch:
     with pytest.raises(BrokenPipeError):
         _run_own(options, "t", {0: 0}, None, None, Waiting("t", is_told=False))
     assert closed == [False]
+
+
+OWN = argparse.Namespace(
+    bootstrap_server=None, output="text", group=None, max_messages=None, committed=False, from_beginning=True
+)
+
+
+class Waits:
+    """An own client's readers while no daemon answers: told to stop where it would be waited for a minute."""
+
+    def __init__(self, *_: Any, on_wait: Callable[[str], None], **__: Any) -> None:
+        self.on_wait = on_wait
+        self.printed_to: list[int] = []
+
+    def read(self) -> Iterator[Chunk]:
+        yield Chunk(0, [Record(1, 1, None, b"v")])
+        signal.raise_signal(self.number)
+        pytest.fail("it goes on waiting")
+
+    def printed(self, _partition: int, next_offset: int) -> None:
+        self.printed_to.append(next_offset)
+
+    def close(self, *, commits: bool = True) -> None:
+        assert (self.printed_to, commits) == ([2], True)
+        self.on_wait("no connection")
+        pytest.fail("it is tried again, for a minute")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("group", [None, "g"])
+def test_what_waits_for_a_daemon_ends_at_once_when_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, group: str | None
+) -> None:
+    monkeypatch.setattr(Waits, "number", number, raising=False)
+    monkeypatch.setattr("tidelog.cli.support.own_consumer.OwnConsumer", Waits)
+    monkeypatch.setattr("tidelog.cli.support.group_member.GroupMember", Waits)
+    monkeypatch.setattr("tidelog.cli.support.group_reader.GroupReader", Waits)
+    monkeypatch.setattr("tidelog.cli.support.own_client.own_client", lambda *_: contextlib.nullcontext())
+    out = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, write_through=True))
+    options = argparse.Namespace(**{**vars(OWN), "group": group})
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    failure = pytest.raises(KafkaFailure, match="printed, but not committed: no connection")
+    with contextlib.nullcontext() if group is None else failure:
+        assert _run_own(options, "t", {0: 0}, None, None, Waiting("t", is_told=False)) == 1
+    assert out.getvalue() == b"v\n"
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def test_a_line_that_is_being_printed_is_printed_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Out(io.BytesIO):
+        def write(self, data: Any) -> int:
+            signal.raise_signal(signal.SIGTERM)
+            return super().write(data)
+
+    class Reads(Waits):
+        def read(self) -> Iterator[Chunk]:
+            yield from (Chunk(0, [Record(offset, 1, None, b"v")]) for offset in range(3))
+
+    monkeypatch.setattr("tidelog.cli.support.own_consumer.OwnConsumer", Reads)
+    monkeypatch.setattr("tidelog.cli.support.own_client.own_client", lambda *_: contextlib.nullcontext())
+    out = Out()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, write_through=True))
+    assert _run_own(OWN, "t", {0: 0}, None, None, Waiting("t", is_told=False)) == 1
+    assert out.getvalue() == b"v\n"
 
 
 def test_nothing_to_read_is_the_end_at_once() -> None:

@@ -339,6 +339,12 @@ def test_the_backlog_is_cleaned_and_told(tmp_path: Path, capsys: pytest.CaptureF
     assert "no compacted topic u here; there are t" in capsys.readouterr().err
 
 
+def test_a_backlog_that_is_not_there_is_told_and_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "compact", "--set", f"log.dirs={tmp_path / 'mistyped'}"]) == 1
+    assert f"{tmp_path / 'mistyped'}: is no directory" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_reports_are_pictured_in_short_lines() -> None:
     assert picture({"job": "x", "rows": 1234567, "passed": True, "ends": {"0": 5}, "long": list(range(99))}) == [
         "job     x",

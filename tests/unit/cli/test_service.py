@@ -123,6 +123,16 @@ def test_install_below_a_root_writes_what_print_prints(capsys: pytest.CaptureFix
     assert "systemctl enable --now log" in capsys.readouterr().out
 
 
+def test_an_ordinary_user_is_told_that_root_installs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its PATH has no useradd, as a rule."""
+    monkeypatch.setattr(service.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(service, "_run", lambda *command: pytest.fail(f"{command} is run"))
+    assert main(["service", "install", "--name", "log"]) == 1
+    assert "only root makes users and units" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_systemd_takes_every_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """`verify` prints what it does not know; `security` judges how much is open, from 0 (nothing) to 10."""

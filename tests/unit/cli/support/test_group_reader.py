@@ -30,7 +30,7 @@ class FakeMember:
         self, shares: list[list[int]], committed: Mapping[int, int] | None = None, rebalances: Iterable[int] = ()
     ) -> None:
         self.shares, self.group, self.rebalances = list(shares), dict(committed or {}), list(rebalances)
-        self.committed_only = self.is_forgotten = self.is_waiting = False
+        self.committed_only = self.is_forgotten = False
         self.commits: list[dict[int, int]] = []
         self.refuses = 0
         self.beats = self.joins = 0
