@@ -361,8 +361,8 @@ MUTATIONS = [
     Mutation(
         "broker/pending-offset-of-the-same-record",
         "broker/groups/store/offsets.py",
-        "            if held is not None and (before is None or held[0] < before):",
-        "            if held is not None and (before is None or held[0] <= before):",
+        "            if before is None or held[0] < before:",
+        "            if before is None or held[0] <= before:",
         "A pending offset yields to a record at its own place.",
         (GROUP_OFFSETS,),
         equivalent="two records of one partition never have the same offset, so that the two are never equal",

@@ -33,12 +33,14 @@ class TopicPartition(NamedTuple):
 class OffsetStore:
     """Offsets by group. The empty dicts that removals leave behind are removed too."""
 
-    __slots__ = ("_by_group", "_pending", "count")
+    __slots__ = ("_by_group", "_holders", "_pending", "count")
 
     def __init__(self) -> None:
         self._by_group: dict[str, GroupOffsets] = {}
         #: producer id → (group, topic, partition) → (offset of the record, its value)
-        self._pending: dict[int, dict[tuple[str, str, int], tuple[int, bytes]]] = {}
+        self._pending: dict[int, dict[CommittedPlace, tuple[int, bytes]]] = {}
+        #: The same by place: group → (topic, partition) → producer ids. There may be thousands of open transactions.
+        self._holders: dict[str, dict[TopicPartition, set[int]]] = {}
         #: Committed offsets in here, those of open transactions not counted.
         self.count = 0
 
@@ -93,9 +95,7 @@ class OffsetStore:
         for producer_id, pending in list(self._pending.items()):
             theirs = [place for place in pending if place[1] in topics]
             for place in theirs:
-                del pending[place]
-            if not pending:
-                del self._pending[producer_id]
+                self._let_go(producer_id, place)
             gone.update(dict.fromkeys(theirs))
         return list(gone)
 
@@ -127,15 +127,18 @@ class OffsetStore:
     ) -> None:
         """A commit inside a transaction, not visible yet. `record_offset` is where it stands in the log."""
         self._pending.setdefault(producer_id, {})[group_id, topic, partition] = record_offset, value
+        places = self._holders.setdefault(group_id, {})
+        places.setdefault(TopicPartition(topic, partition), set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> set[str]:
         """The transaction's marker: its offsets become visible, or are forgotten. Returns the groups it touched.
 
         Of two transactions that hold an offset for the same partition the one with the later record wins, in whichever
         order they end (compaction keeps the later one, so only it can count)."""
-        ended = self._pending.pop(producer_id, {})
-        if committed:
-            for key, (record_offset, value) in ended.items():
+        ended = dict(self._pending.get(producer_id, {}))
+        for key, (record_offset, value) in ended.items():
+            self._let_go(producer_id, key)
+            if committed:
                 self._forget_pending(key, before=record_offset)
                 self._put(*key, value)
         return {group_id for group_id, _, _ in ended}
@@ -146,40 +149,42 @@ class OffsetStore:
 
     def pending_group_ids(self) -> set[str]:
         """Groups that open transactions hold offsets for."""
-        return {group_id for pending in self._pending.values() for group_id, _, _ in pending}
+        return set(self._holders)
 
     def pending_of(self, group_id: str) -> list[TopicPartition]:
         """Partitions for which open transactions hold an offset of the group."""
-        return list(
-            {
-                TopicPartition(*place[1:]): None
-                for held in self._pending.values()
-                for place in held
-                if place[0] == group_id
-            }
-        )
+        return list(self._holders.get(group_id, ()))
 
     def has_pending(self, group_id: str, topic: str | None = None, partition: int | None = None) -> bool:
         """True if an open transaction has an offset for the group, or for the one partition."""
-        for pending in self._pending.values():
-            if topic is not None:
-                if (group_id, topic, partition) in pending:
-                    return True
-            elif any(group == group_id for group, _, _ in pending):
-                return True
-        return False
+        places = self._holders.get(group_id)
+        return places is not None and (topic is None or (topic, partition) in places)
 
     @property
     def open_transactions(self) -> int:
         return len(self._pending)
 
-    def _forget_pending(self, key: tuple[str, str, int], before: int | None = None) -> None:
-        for producer_id, pending in list(self._pending.items()):
-            held = pending.get(key)
-            if held is not None and (before is None or held[0] < before):
-                del pending[key]
-                if not pending:
-                    del self._pending[producer_id]
+    def _forget_pending(self, key: CommittedPlace, before: int | None = None) -> None:
+        group_id, topic, partition = key
+        for producer_id in list(self._holders.get(group_id, {}).get(TopicPartition(topic, partition), ())):
+            held = self._pending[producer_id][key]
+            if before is None or held[0] < before:
+                self._let_go(producer_id, key)
+
+    def _let_go(self, producer_id: int, key: CommittedPlace) -> None:
+        """The transaction holds an offset for this place no more."""
+        pending = self._pending[producer_id]
+        del pending[key]
+        if not pending:
+            del self._pending[producer_id]
+        group_id, topic, partition = key
+        places = self._holders[group_id]
+        holders = places[TopicPartition(topic, partition)]
+        holders.discard(producer_id)
+        if not holders:
+            del places[TopicPartition(topic, partition)]
+            if not places:
+                del self._holders[group_id]
 
     # -- expiry
 

@@ -106,3 +106,35 @@ def test_a_group_without_offsets():
     store = OffsetStore()
     store.put_pending(1, 5, "g", "u", 0, value(9))
     assert store.expired(group(EMPTY, None), 1000, 50) == ([], False)
+
+
+class Name(str):
+    """A group's id that counts how often it is looked up."""
+
+    __slots__ = ()
+    look_ups = 0
+
+    def __hash__(self):
+        Name.look_ups += 1
+        return super().__hash__()
+
+
+def test_what_open_transactions_hold_elsewhere_costs_a_commit_nothing():
+    """With 5,000 of them a commit of 400 offsets held the loop for 180 ms, and a start took as long for each 400 records."""
+    work = []
+    for others in (10, 1000):
+        store = OffsetStore()
+        for producer in range(others):
+            store.put_pending(producer, producer, "other", "t", producer, value(1))
+        Name.look_ups = 0
+        group = Name("g")
+        store.put(group, "t", 0, value(1))
+        store.put_pending(others, 5000, group, "t", 0, value(2))
+        assert store.has_pending(group, "t", 0)
+        assert store.pending_of(group) == [TopicPartition("t", 0)]
+        assert store.end_transaction(others, committed=True) == {group}
+        assert not store.has_pending(group)
+        assert store.remove(group, "t", 0)
+        assert store.open_transactions == others
+        work.append(Name.look_ups)
+    assert work[0] == work[1]
