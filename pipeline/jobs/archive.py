@@ -39,8 +39,9 @@ from .places import Place, place_of
 DEFAULT_FILE_BYTES = 128 << 20
 #: As they are in the files; `date` is the folder's name.
 COLUMNS = ("key", "value", "topic", "_partition", "_offset", "timestamp", "timestampType", "headers")
+#: `timestamp` alone would be one without a zone in a session whose `spark.sql.timestampType` is TIMESTAMP_NTZ.
 SCHEMA = (
-    "key binary, value binary, topic string, _partition int, _offset bigint, timestamp timestamp, timestampType int, "
+    "key binary, value binary, topic string, _partition int, _offset bigint, timestamp timestamp_ltz, timestampType int, "
     "headers array<struct<key: string, value: binary>>"
 )
 #: The day of a row, whatever zone the session has: rounded down, before 1970 too, where `div` rounds towards it.

@@ -14,7 +14,10 @@ from .common import JobError
 
 #: A type as Spark's JSON has it.
 Type = str | dict[str, Any]
-_PLAIN = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
+#: In SQL, `timestamp` alone is what a session's `spark.sql.timestampType` says; in JSON it is an instant.
+_PLAIN = {
+    "integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "timestamp": "timestamp_ltz",
+}  # fmt: skip
 
 
 class NewColumn(NamedTuple):

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .manifest import Archive, ArchiveFile, check_folder, local_uri, remove_leftovers
+from .manifest import Archive, ArchiveFile, check_folder, glob_of, local_uri, remove_leftovers
+
+#: An archive's files are needed, each of them, whatever a session says of those that are damaged or gone
+#: (spark.sql.files.ignoreCorruptFiles, ignoreMissingFiles).
+_ALL = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,9 @@ def write(rows: Any, uri: str) -> None:
 
 def read(spark: Any, uris: Sequence[str], schema: str) -> Any:
     """Rows of such files, by Spark's own reader."""
-    return spark.read.schema(schema).parquet(*uris) if uris else spark.createDataFrame([], schema)
+    if not uris:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).options(**_ALL).parquet(*map(glob_of, uris))
 
 
 def list_files(folder: str, data: str) -> list[ArchiveFile]:

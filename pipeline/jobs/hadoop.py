@@ -210,10 +210,8 @@ class HadoopFolder:
         """Files that have rows, and how many: Spark's tasks look at their footers."""
         if not any(not name.startswith("_") for name in self._files.names(data)):
             return []
-        rows = (
-            spark.read.schema("_offset bigint")
-            .parquet(f"{self.url}/{data}")
-            .selectExpr("_metadata.file_path as path", "_metadata.file_size as size")
+        rows = folders.read(spark, [f"{self.url}/{data}"], "_offset bigint").selectExpr(
+            "_metadata.file_path as path", "_metadata.file_size as size"
         )
         found = rows.groupBy("path", "size").count().collect()
         # An URI, whose part from `data` on has nothing that would be escaped.

@@ -31,7 +31,7 @@ from .common import (
     only_topic,
     watched,
 )
-from .manifest import URI, local_uri
+from .manifest import URI, glob_of, local_uri
 
 #: Of a folder's name behind the table's.
 _DIGITS = 12
@@ -115,7 +115,7 @@ def _write_parquet(spark: Any, rows: Any, table: str) -> int:
     data = f"{table}.{uuid.uuid4().hex[:_DIGITS]}"
     try:
         rows.write.parquet(local_uri(data))  # where the link will be, whatever the session's file system is
-        count = int(spark.read.parquet(local_uri(data)).count())
+        count = int(spark.read.parquet(glob_of(local_uri(data))).count())
         replace(table, data)
     except BaseException:
         with suppress(OSError):

@@ -147,6 +147,11 @@ def local_uri(path: str) -> str:
     return f"file://{os.path.abspath(path)}"
 
 
+def glob_of(uri: str) -> str:
+    """The URI as Spark's readers take it, for which some characters stand for others; its writers take all as they are."""
+    return re.sub(r"[][{}*?\\]", r"\\\g<0>", uri)
+
+
 def read_manifests(folder: str, store: Manifests | None = None) -> list[Manifest]:
     """Manifests from version 1 on; empty without an archive. ArchiveError: one is missing or damaged."""
     manifests = []

@@ -44,7 +44,8 @@ _ENDS = "tidelog.ends"
 #: Columns of the source with `decode`.
 DECODED = ("record", "recordError")
 _SOURCE = ("key", "value", "timestamp", "partition", "offset")
-COLUMNS = "key binary, value binary, timestamp timestamp, `partition` int, `offset` bigint"
+#: An instant, as the source has it, whatever `spark.sql.timestampType` makes of `timestamp` alone.
+COLUMNS = "key binary, value binary, timestamp timestamp_ltz, `partition` int, `offset` bigint"
 
 
 def upsert(

@@ -155,6 +155,60 @@ def test_an_archives_days_are_those_of_utc_whatever_zone_the_session_has(
     }
 
 
+def test_an_archives_times_are_instants_where_the_session_takes_timestamps_for_a_wall_clocks(
+    spark: Any, broker: Broker, tmp_path: Path
+) -> None:
+    broker.create_topic("instants", 1)
+    produce(broker, "instants", 0, 20)
+    folder, live = str(tmp_path / "archive"), source(broker, "instants")
+    archive(spark, live, folder)
+    produce(broker, "instants", 20, 20)
+    wanted = rows_of(spark.read.format("tidelog").options(**live).load())
+    settings = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.session.timeZone": "America/New_York"}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        assert rows_of(read_archive(spark, folder)) == wanted[:20]
+        assert rows_of(read_archive(spark, folder, live)) == wanted
+        archive(spark, live, folder)
+        assert rows_of(read_archive(spark, folder)) == wanted
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_damaged_file_of_an_archive_stops_a_session_that_passes_over_damaged_ones(
+    spark: Any, broker: Broker, tmp_path: Path
+) -> None:
+    broker.create_topic("torn", 1)
+    produce(broker, "torn", 0, 300)
+    folder = str(tmp_path / "archive")
+    archive(spark, source(broker, "torn"), folder)
+    archived = read_archive_log(folder)
+    assert archived is not None
+    torn = Path(archived.paths[0])
+    torn.write_bytes(torn.read_bytes()[:100])
+    torn.with_name(f".{torn.name}.crc").unlink()
+    try:
+        spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+        with pytest.raises(Exception, match="FAILED_READ_FILE"):
+            read_archive(spark, folder).collect()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+
+
+def test_an_archive_and_a_table_are_where_a_name_is_a_pattern_for_spark(
+    spark: Any, broker: Broker, tmp_path: Path
+) -> None:
+    broker.create_topic("patterns", 1)
+    produce(broker, "patterns", 0, 20)
+    live, place = source(broker, "patterns"), tmp_path / "orders [eu] {a,b}*?"
+    place.mkdir()
+    assert archive(spark, live, str(place / "archive"))["rows"] == 20
+    assert len(rows_of(read_archive(spark, str(place / "archive"), live))) == 20
+    assert latest(spark, live, str(place / "table"))["keys"] > 0
+
+
 def test_a_replay_of_an_archive_that_has_grown_writes_what_is_new_and_says_how_much(
     spark: Any, broker: Broker, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tidelog.pipeline.jobs import archive as archiving
 from tidelog.pipeline.jobs import upsert as upserting
-from tidelog.pipeline.jobs.archive import archive, plan
+from tidelog.pipeline.jobs.archive import SCHEMA, archive, plan
 from tidelog.pipeline.jobs.common import JobError
 from tidelog.pipeline.jobs.manifest import Archive, add_manifest
 from tidelog.pipeline.jobs.upsert import upsert
@@ -32,6 +32,12 @@ def test_what_retention_took_before_it_was_archived_is_asked_for_all_the_same() 
 def test_a_topic_that_ends_before_its_archive_is_another_one() -> None:
     with pytest.raises(JobError, match="partition 0 ends at 5, and the archive at 7: is it another topic of that name"):
         plan(Archive("/a", "t", None, 1, {0: 7}, ()), {0: (0, 5)})
+
+
+@pytest.mark.parametrize("columns", [SCHEMA, upserting.COLUMNS])
+def test_times_are_instants_whatever_a_session_makes_of_the_word_timestamp(columns: str) -> None:
+    """Where `spark.sql.timestampType` is TIMESTAMP_NTZ, `timestamp` alone is a wall clock's, moved by the session's zone."""
+    assert "timestamp timestamp_ltz," in columns
 
 
 class Begun(Exception):

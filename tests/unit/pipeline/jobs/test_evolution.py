@@ -19,6 +19,9 @@ def test_types_are_sqls() -> None:
     assert ddl({"type": "map", "keyType": "string", "valueType": "decimal(9,2)"}) == "map<string, decimal(9,2)>"
     odd = {"type": "struct", "fields": [{"name": "a`, b", "type": "string"}]}
     assert ddl(odd) == "struct<`a``, b`: string>", "a name of a schema is no SQL"
+    assert (ddl("timestamp"), ddl("timestamp_ntz")) == ("timestamp_ltz", "timestamp_ntz"), (
+        "whatever a session means by the word"
+    )
     with pytest.raises(JobError, match="no table has a column of the type udt"):
         ddl({"type": "udt"})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tidelog.pipeline.jobs.folders import list_files
+from tidelog.pipeline.jobs.folders import list_files, read
 from tidelog.pipeline.jobs.manifest import ArchiveFile
 
 DATA = "data/00000001-a"
@@ -37,4 +37,36 @@ def test_files_of_attempts_that_lost_are_not_listed(tmp_path: Path) -> None:
     assert list_files(str(tmp_path), DATA) == [
         ArchiveFile(f"{DATA}/date=2024-05-06/part-0.parquet", 12, 2),
         ArchiveFile(f"{DATA}/date=__HIVE_DEFAULT_PARTITION__/part-1.parquet", 3, 1),
+    ]
+
+
+class Reader:
+    """Spark's, which tells what it was asked for."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}
+        self.read = self
+
+    def schema(self, text: str) -> Reader:
+        self.said["schema"] = text
+        return self
+
+    def options(self, **given: str) -> Reader:
+        self.said |= given
+        return self
+
+    def parquet(self, *uris: str) -> list[str]:
+        return [*uris]
+
+
+def test_a_file_that_is_damaged_or_gone_is_none_to_leave_out_whatever_the_session_says() -> None:
+    reader = Reader()
+    read(reader, ["file:///archive/a.parquet"], "_offset bigint")
+    assert reader.said == {"schema": "_offset bigint", "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+
+
+def test_a_folder_whose_name_is_a_pattern_for_sparks_readers_is_read_by_its_name() -> None:
+    assert read(Reader(), ["file:///orders[eu] {a,b}*?\\/a b.parquet", "file:///plain"], "_offset bigint") == [
+        "file:///orders\\[eu\\] \\{a,b\\}\\*\\?\\\\/a b.parquet",
+        "file:///plain",
     ]
