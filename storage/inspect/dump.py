@@ -208,7 +208,7 @@ def _entry_fields(text: str, columns: tuple[str, ...]) -> tuple[dict[str, Value]
     fields: dict[str, Value] = {}
     problem = ""
     for column, word in zip(columns, words, strict=True):
-        is_number = word.isascii() and word.isdigit() and int(word[:20]) <= _UNUSUAL_MAX_INT64
+        is_number = word.isascii() and word.isdigit() and len(word) < 20 and int(word) <= _UNUSUAL_MAX_INT64
         if column != "topic" and not is_number:
             problem = problem or f"{word[:40]!r} is no {column}"
         fields[column] = int(word) if column != "topic" and is_number else word

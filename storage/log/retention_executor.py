@@ -92,14 +92,20 @@ def _facts(log: UnifiedLog, now_ms: int) -> LogFacts:
 
 def _roll_active(local: LocalLog, deletions: list[SegmentDeletion]) -> None:
     """Roll the active segment if it is to go; take it out of `deletions` if somebody has written to it since the plan: it is
-    not old any more. Under the log's lock. OSError."""
+    not old any more, or since there is no room for the file of the next one, and others can go before it, which make some. Under
+    the log's lock. OSError."""
     last = deletions[-1]
     if last.base_offset != local.segments.active.base_offset:
         return
     if last.next_base_offset == local.log_end_offset:
-        local.roll_now(f"deletion policy {last.policy}")
-    else:
-        deletions.pop()
+        try:
+            local.roll_now(f"deletion policy {last.policy}")
+        except OSError as error:
+            if len(deletions) == 1 or local.failure is not None or not has_no_room(error):
+                raise
+        else:
+            return
+    deletions.pop()
 
 
 def _keep_producers(log: UnifiedLog, end: int) -> None:

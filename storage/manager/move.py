@@ -167,12 +167,14 @@ class LogMove:
         base_offset = segment.base_offset
         if base_offset in self._complete:
             return
+        is_whole = segment.indexes_synced  # else what a full disk had no room for is to be written there yet
         self._copy_log(segment, pay)
         if is_closed:
             for suffix in (*SEGMENT_SUFFIXES[1:], SNAPSHOT_SUFFIX):
                 self._copy_file(file_name(base_offset, suffix))
             self._keep_time(file_name(base_offset, LOG_SUFFIX))
-            self._complete.add(base_offset)
+            if is_whole:
+                self._complete.add(base_offset)
 
     def _copy_log(self, segment: LogSegment, pay: Pay) -> None:
         base_offset = segment.base_offset

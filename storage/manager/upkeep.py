@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ...protocol.records.exceptions import RecordError
 from ..exceptions import StorageError
 from ..io.checkpoint import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -166,17 +168,19 @@ class LogUpkeep:
     # --- retention ---
 
     def delete_old_segments(self) -> int:
-        """Roll old quiet segments, apply retention; returns the number of segments deleted."""
+        """Roll old quiet segments, apply retention; returns the number of segments deleted. What fails is logged, and keeps
+        neither other logs waiting nor the log's own deletions: a full disk has no room for a roll, and they make some.
+        """
         count = 0
         for log in list(self.logs.values()):
-            try:
+            with _logged(log):
                 log.local.open_ledger(count=bool(log.holes))  # records lost to holes are counted once
                 log.local.roll_if_quiet()
+            with _logged(log):
                 count += len(log.delete_old_segments())
+            with _logged(log):
                 log.local.forget_holes()
                 log.local.mend_indexes()
-            except StorageError as error:
-                logger.error("%s", error)
         return count
 
     def remove_expired_producers(self) -> None:
@@ -252,6 +256,17 @@ class LogUpkeep:
         except OSError as error:
             logger.error("%s/%s could not be written: %s", self.directory.path, name, error)
             return False
+
+
+@contextmanager
+def _logged(log: UnifiedLog) -> Iterator[None]:
+    """Log what fails within, a log that is damaged too."""
+    try:
+        yield
+    except StorageError as error:
+        logger.error("%s", error)
+    except RecordError as error:
+        logger.error("%s: %s", log.name, error)
 
 
 def _start_offset(log: UnifiedLog) -> int | None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ...protocol.records.exceptions import RecordError
 from ..exceptions import CorruptIndexError, FileClosedError, StorageError
 from ..index.offset_index import OffsetPosition
 from ..index.time_index import TimestampOffset
@@ -674,7 +675,11 @@ class LogSegment:
         # A clean stop and a roll leave the largest timestamp as the last entry; recovery does too. Retention goes by it.
         if not files.time_index.entries:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        is_right = self._agrees(files, entry := files.time_index.last_entry)
+        entry = files.time_index.last_entry
+        try:
+            is_right = self._agrees(files, entry)
+        except RecordError:  # the log is damaged there, and contradicts nothing
+            return entry
         return entry if is_right else file_records.largest_timestamp(files.file, 0, self.size)
 
     def _time_entry(self, files: SegmentFiles, timestamp: int) -> TimestampOffset:
@@ -690,6 +695,7 @@ class LogSegment:
         return is_right
 
     def _read_first_timestamp(self, files: SegmentFiles) -> int:
-        for header in file_records.read_headers(files.file, 0, self.size):
-            return header.max_timestamp
+        with suppress(RecordError):  # of a damaged one nothing is known
+            for header in file_records.read_headers(files.file, 0, self.size):
+                return header.max_timestamp
         return NO_TIMESTAMP

@@ -93,6 +93,8 @@ def test_the_record_of_the_last_stop() -> None:
         (b"0\n1\norders 0 42", "the line is cut off"),
         (b"0\n1\norders 0 -1\n", "'-1' is no offset"),
         (b"0\n1\norders 0 9223372036854775808\n", "'9223372036854775808' is no offset"),
+        (b"0\n1\norders 0 " + b"0" * 5000 + b"\n", f"'{'0' * 40}' is no offset"),
+        (b"0\n1\norders " + b"0" * 19 + b"123 0\n", f"'{'0' * 19}123' is no partition"),
         (b"0\n1\norders 0\n", "not `topic partition offset`"),
         (b"0\n1\n\xff\xfe 0 1\n", "not text"),
     ],

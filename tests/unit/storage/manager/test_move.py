@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from support.logs import ROOT, World, append, batch, read_records, values_of
-from support.mock_time import Delay, MockScheduler, MockTime
+from support.mock_time import START_MS, Delay, MockScheduler, MockTime
 from tidelog.storage.exceptions import DiskFullError, KafkaStorageError, MoveCancelledError
 from tidelog.storage.io.write_pace import SLOW_S
 from tidelog.storage.manager.move import LogMove, MoveState
@@ -348,3 +348,36 @@ def test_what_damage_left_and_somebody_has_taken_note_of_does_not_come_back(worl
     move.commit()
     world.manager.end_move(move)
     assert not world.fake.exists(path.replace(ONE, TWO))
+
+
+def test_an_index_that_a_full_disk_left_short_is_whole_there_though_it_was_completed_during_the_move(
+    world: World,
+) -> None:
+    """Retention goes by the last entry: without it a restart takes the segment for older than its newest record is."""
+    log, newest = world.log(), START_MS + 1_000_000
+    log.roll()
+    append(log, b"early", timestamp=START_MS)
+    append(log, b"late", timestamp=newest)
+    closed = log.segments[-1]
+    index = f"/{closed.base_offset:020d}.timeindex"
+    world.fake.fail_when(
+        lambda operation: (
+            OSError(errno.ENOSPC, "full")
+            if index in operation.path and operation.kind in ("reserve", "append")
+            else None
+        )
+    )
+    log.roll()
+    world.time.advance(0)
+    assert not closed.indexes_synced
+    move = begun(world)
+    move.copy(free)
+    world.fake.fail_when(None)
+    log.flush()
+    assert closed.indexes_synced
+    move.commit()
+    world.manager.end_move(move)
+    world.stop()
+    world.start()
+    [there] = [segment for segment in world.log().segments if segment.base_offset == closed.base_offset]
+    assert there.largest_timestamp() == newest

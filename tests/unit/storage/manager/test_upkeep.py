@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import random
 import threading
+from collections.abc import Iterator
 
 import pytest
 from support.fake_filesystem import FakeFileSystem
@@ -10,8 +12,12 @@ from support.mock_time import START_MS, MockTime
 from support.patience import PATIENCE_S, until
 from tidelog.config.loader import load_config
 from tidelog.config.log_config import LogConfig
+from tidelog.protocol.records.exceptions import CorruptRecordError
+from tidelog.protocol.records.record_batch import MAGIC_AT
+from tidelog.storage.log.local_log import LocalLog
 from tidelog.storage.manager.log_manager import LogManager
 from tidelog.storage.scheduler import ThreadPoolScheduler
+from tidelog.storage.values import SegmentView
 
 DAY = 86_400_000
 
@@ -226,3 +232,74 @@ def test_many_rolls_wait_for_one_flush(world: World) -> None:
     assert len(snapshots) == 49
     append(log, "a" * 50)
     assert world.time.waiting().count("flush-log") == 1
+
+
+# --- what keeps retention from its work ---
+
+
+def test_a_damaged_segment_keeps_retention_from_no_log() -> None:
+    """A look at the age of a segment reads the header that its time index names, which may have rotted since it was written."""
+    world = World(damaged="a byte of a header has flipped")
+    world.start(segment_bytes=400, retention_ms=DAY)
+    for name in ("damaged", "sound"):
+        for number in range(8):
+            append(world.log(name), "a" * 100, timestamp=START_MS + number)
+    world.stop()
+    size = len(batch("a" * 100))
+    world.fake.corrupt(f"{ROOT}/damaged-0/{0:020d}.log", size + MAGIC_AT, b"\xff")
+    world.start(segment_bytes=400, retention_ms=DAY)
+    world.time.advance(DAY + 8)
+    assert world.manager.delete_old_segments() == 8
+    assert [world.log(name).log_start_offset for name in ("damaged", "sound")] == [8, 8]
+    world.stop()
+
+
+def test_an_error_of_records_in_the_retention_of_one_log_is_told_and_the_next_log_has_its_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.start(segment_bytes=100, retention_ms=0)
+    damaged, sound = world.log("a"), world.log("b")
+    for log in (damaged, sound):
+        append(log, "a", timestamp=START_MS - 1)
+    views = LocalLog.segment_views
+
+    def segment_views(self: LocalLog) -> Iterator[SegmentView]:
+        if self is damaged.local:
+            raise CorruptRecordError("no message format has the magic 255")
+        return views(self)
+
+    monkeypatch.setattr(LocalLog, "segment_views", segment_views)
+    assert world.manager.delete_old_segments() == 1
+    assert (damaged.log_start_offset, sound.log_start_offset) == (0, 1)
+    assert [record.message for record in caplog.records] == ["a-0: no message format has the magic 255"]
+
+
+def test_a_log_is_written_to_whose_active_segment_has_a_damaged_first_header() -> None:
+    world = World(damaged="a byte of a header has flipped")
+    world.start()
+    for number in range(3):
+        append(world.log(), "a" * 5000, timestamp=START_MS + number)
+    world.stop()
+    world.fake.corrupt(f"{ROOT}/t-0/{0:020d}.log", MAGIC_AT, b"\xff")
+    world.start()
+    assert append(world.log(), "b") == 3
+    world.stop()
+
+
+def test_retention_makes_room_on_a_disk_that_has_none_for_the_file_of_a_roll(world: World) -> None:
+    """Neither the roll of the active segment, which is to go too, nor that of a quiet log may keep what lies before it."""
+    world.start(segment_bytes=400, retention_ms=DAY, segment_ms=DAY)
+    log = world.log()
+    for number in range(8):
+        append(log, "a" * 100, timestamp=START_MS + number)
+    world.manager.delete_old_segments()  # takes note of where the log ends
+    world.time.advance(3 * DAY)
+    world.fake.fail_when(
+        lambda operation: OSError(errno.ENOSPC, "full") if operation.path.endswith(f"{8:020d}.log") else None
+    )
+    assert world.manager.delete_old_segments() == 3
+    assert (log.log_start_offset, log.log_end_offset, log.failure) == (6, 8, None)
+    assert world.manager.delete_old_segments() == 0
+    world.fake.fail_when(None)
+    assert world.manager.delete_old_segments() == 1
+    assert log.log_start_offset == 8
