@@ -256,9 +256,9 @@ class GroupCommits:
         group = shard.groups.get(group_id)
         if group is not None and (code := group.may_fetch(member_id, member_epoch)) is not ErrorCode.NONE:
             return FetchedGroup([], code)
-        if (unsynced := self._shards.unsynced_of(shard)) is not None:
-            return self._fetch_when_durable(unsynced, group_id, topics, require_stable)
-        return FetchedGroup(self._fetch(shard, group_id, topics, require_stable))
+        found = self._fetch(shard, group_id, topics, require_stable)
+        unsynced = self._shards.unsynced_of(shard)
+        return FetchedGroup(found) if unsynced is None else self._fetched_when_durable(unsynced, found)
 
     def committed_partitions(self, group_id: str) -> Mapping[str, Collection[int]]:
         """Partitions by topic that the group has offsets of; none while its coordinator is not there. Changes with commits."""
@@ -267,19 +267,13 @@ class GroupCommits:
         except ProtocolError:
             return {}
 
-    async def _fetch_when_durable(
-        self,
-        unsynced: asyncio.Future[None],
-        group_id: str,
-        topics: Sequence[TopicToFetch] | None,
-        require_stable: bool,
-    ) -> FetchedGroup:
+    @staticmethod
+    async def _fetched_when_durable(unsynced: asyncio.Future[None], found: list[FetchedTopic]) -> FetchedGroup:
+        """What was found before the wait: what is committed meanwhile waits for a later sync."""
         try:
-            await when_durable(unsynced, None)
-            shard = self._shards.find(group_id, allow_empty_id=True)
+            return await when_durable(unsynced, FetchedGroup(found))
         except ProtocolError as error:
             return FetchedGroup([], error.code)
-        return FetchedGroup(self._fetch(shard, group_id, topics, require_stable))
 
     @staticmethod
     def _fetch(

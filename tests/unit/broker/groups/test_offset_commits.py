@@ -179,6 +179,22 @@ def test_commit_and_fetch_wait_for_durability(harness):
     assert fetch(harness) == {("t", 0): 5}  # and now at once
 
 
+def test_a_fetch_that_waits_shows_no_commit_that_came_meanwhile_and_is_not_durable(harness):
+    harness.log.durable = False
+    first = harness.loop.create_task(commit(harness, ("t", 0, 5)))
+    fetching = harness.loop.create_task(harness.groups.fetch_offsets("group", None))
+    run_callbacks(harness.loop)
+    second = harness.loop.create_task(commit(harness, ("t", 0, 9)))
+    run_callbacks(harness.loop)
+    harness.log.unsynced.pop(0).set_result(None)  # of what was there when the sync began
+    run_callbacks(harness.loop)
+    assert first.done()
+    assert not second.done()
+    assert by_partition(fetching.result()) == {("t", 0): 5}
+    harness.log.sync(KafkaStorageError("disk"))
+    assert isinstance(second.exception(), ProtocolError)
+
+
 def test_a_client_that_leaves_does_not_end_anothers_wait(harness):
     harness.log.durable = False
     first = harness.loop.create_task(commit(harness, ("t", 0, 5)))
