@@ -50,6 +50,7 @@ from ...storage.inspect.metadata_log import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     METADATA_LOG_DIRECTORY,
+    MetadataLogFiles,
     SnapshotId,
     find_metadata_log,
     write_snapshot,
@@ -192,14 +193,8 @@ def _export(
     before = MetadataImage()
     control_values: dict[int, bytes] = {}
     end_offset = epoch = 0
-    files = find_metadata_log(file_system, paths)
+    files = _own_metadata_log(world, stored)
     if files is not None:
-        if files.position != stored.kraft_position:
-            raise DataDirectoryError(
-                files.path,
-                "Apache Kafka has written here since tidelog last ran",
-                "it can start as it is; to take over what it wrote, start tidelog once",
-            )
         before, reader = read_with_controls(file_system, files)
         end_offset, epoch, control_values = reader.end_offset, reader.epoch, reader.control_values
     quorum = {kind: value for kind, value in control_values.items() if kind in (KRAFT_VERSION, KRAFT_VOTERS)}
@@ -258,6 +253,18 @@ def _export(
         tuple(left_out),
     )
     return report, broker.broker_epoch
+
+
+def _own_metadata_log(world: _World, stored: StoredMetadata) -> MetadataLogFiles | None:
+    """The metadata log that is there, in which nobody has written since tidelog last read it. DataDirectoryError."""
+    files = find_metadata_log(world.file_system, world.paths)
+    if files is not None and files.position != stored.kraft_position:
+        raise DataDirectoryError(
+            files.path,
+            "Apache Kafka has written here since tidelog last ran",
+            "it can start as it is; to take over what it wrote, start tidelog once",
+        )
+    return files
 
 
 def _check_ranges(records: Sequence[MetadataRecord], level: int, path: str) -> None:

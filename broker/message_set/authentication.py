@@ -26,9 +26,9 @@ from ...protocol.message_set.wire import (
     refusal_answer,
 )
 from ..network.kafka07 import refusal
-from ..network.sasl_gate import check_size
 from ..runtime.exceptions import ConnectionAborted
 from ..security.principal import user
+from ..security.sasl.handshake import check_size
 from ..security.sasl.login_attempts import TurnedAway
 from ..security.sasl.mechanism import WRONG, Refusal
 

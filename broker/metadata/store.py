@@ -536,54 +536,7 @@ class MetadataStore:
                 )
             if (verdict := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
                 raise sqlite3.DatabaseError(verdict)
-            overrides: dict[str, dict[str, str]] = {}
-            for topic, name, value in database.execute("SELECT topic, name, value FROM topic_configs"):
-                overrides.setdefault(topic, {})[name] = value
-            broker_configs: dict[str, dict[str, str]] = {}
-            for node, name, value in database.execute("SELECT node, name, value FROM broker_configs"):
-                broker_configs.setdefault(node, {})[name] = value
-            owners: dict[str, str] = {}
-            made: dict[str, dict[str, int]] = {}
-            for topic, principal, count, made_topic in database.execute(
-                "SELECT topic, principal, partitions, made_topic FROM topic_makers"
-            ):
-                made.setdefault(topic, {})[principal] = count
-                if made_topic:
-                    owners[topic] = principal
-            topics = tuple(
-                TopicRecord(
-                    name,
-                    UUID(bytes=topic_id),
-                    partitions,
-                    overrides.get(name, {}),
-                    created_ms,
-                    bool(deleting),
-                    Makers(owners.get(name, NOBODY), made[name]) if name in made else NOBODYS,
-                )
-                for name, topic_id, partitions, created_ms, deleting in database.execute(
-                    "SELECT name, topic_id, partitions, created_ms, deleting FROM topics ORDER BY name"
-                )
-            )
-            position = database.execute("SELECT position FROM kraft").fetchone()
-            resources: dict[str, dict[str, dict[str, str]]] = {}
-            for kind, resource, name, value in database.execute(
-                "SELECT kind, resource, name, value FROM resource_configs WHERE kind <> ?", (_SECRET,)
-            ):
-                resources.setdefault(kind, {}).setdefault(resource, {})[name] = value
-            return StoredMetadata(
-                topics,
-                broker_configs,
-                dict(database.execute("SELECT name, level FROM features")),
-                int(database.execute("SELECT next_id FROM producer_ids").fetchone()[0]),
-                position[0] if position else "",
-                resources,
-                {
-                    group_id: StoredDescription(epoch, size)
-                    for group_id, epoch, size in database.execute(
-                        "SELECT group_id, epoch, length(description) FROM topology_descriptions"
-                    )
-                },
-            )
+            return _stored(database)
         except sqlite3.Error as error:
             self._disconnect()
             raise DataDirectoryError(
@@ -595,6 +548,58 @@ class MetadataStore:
         except DataDirectoryError:
             self._disconnect()
             raise
+
+
+def _stored(database: sqlite3.Connection) -> StoredMetadata:
+    """All that the tables hold. sqlite3.Error."""
+    overrides: dict[str, dict[str, str]] = {}
+    for topic, name, value in database.execute("SELECT topic, name, value FROM topic_configs"):
+        overrides.setdefault(topic, {})[name] = value
+    broker_configs: dict[str, dict[str, str]] = {}
+    for node, name, value in database.execute("SELECT node, name, value FROM broker_configs"):
+        broker_configs.setdefault(node, {})[name] = value
+    owners: dict[str, str] = {}
+    made: dict[str, dict[str, int]] = {}
+    for topic, principal, count, made_topic in database.execute(
+        "SELECT topic, principal, partitions, made_topic FROM topic_makers"
+    ):
+        made.setdefault(topic, {})[principal] = count
+        if made_topic:
+            owners[topic] = principal
+    topics = tuple(
+        TopicRecord(
+            name,
+            UUID(bytes=topic_id),
+            partitions,
+            overrides.get(name, {}),
+            created_ms,
+            bool(deleting),
+            Makers(owners.get(name, NOBODY), made[name]) if name in made else NOBODYS,
+        )
+        for name, topic_id, partitions, created_ms, deleting in database.execute(
+            "SELECT name, topic_id, partitions, created_ms, deleting FROM topics ORDER BY name"
+        )
+    )
+    position = database.execute("SELECT position FROM kraft").fetchone()
+    resources: dict[str, dict[str, dict[str, str]]] = {}
+    for kind, resource, name, value in database.execute(
+        "SELECT kind, resource, name, value FROM resource_configs WHERE kind <> ?", (_SECRET,)
+    ):
+        resources.setdefault(kind, {}).setdefault(resource, {})[name] = value
+    return StoredMetadata(
+        topics,
+        broker_configs,
+        dict(database.execute("SELECT name, level FROM features")),
+        int(database.execute("SELECT next_id FROM producer_ids").fetchone()[0]),
+        position[0] if position else "",
+        resources,
+        {
+            group_id: StoredDescription(epoch, size)
+            for group_id, epoch, size in database.execute(
+                "SELECT group_id, epoch, length(description) FROM topology_descriptions"
+            )
+        },
+    )
 
 
 def _insert_overrides(database: sqlite3.Connection, topic: str, overrides: Mapping[str, str]) -> None:

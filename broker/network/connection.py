@@ -437,7 +437,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         """True if the incomplete request in source[start:end] announces more than `most` bytes: the connection is closed."""
         if self._state is not READY or end - start < SIZE_BYTES:
             return False
-        from .sasl_gate import check_size
+        from ..security.sasl.handshake import check_size
 
         try:
             check_size(int(read_size(source, start)[0]), most)

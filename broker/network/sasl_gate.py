@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ..runtime.exceptions import ConnectionAborted
-from ..security.sasl.handshake import Authentication
+from ..security.sasl.handshake import Authentication, check_size
 
 if TYPE_CHECKING:
     from ..security.sasl.listener_security import ListenerSecurity
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 
 _read_header = struct.Struct(">hhi").unpack_from  # api key, api version, correlation id
 _ALLOWED = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
-
-
-def check_size(size: int, most: int) -> None:
-    """Raise ConnectionAborted for a request before authentication of more than `most` bytes."""
-    if size > most:
-        raise ConnectionAborted(
-            f"a request of {size} bytes before authentication; at most {most} are read (sasl.server.max.receive.size)"
-        )
 
 
 class SaslGate:

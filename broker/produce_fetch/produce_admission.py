@@ -70,12 +70,24 @@ def producer_of(buffer: bytearray, start: int, end: int) -> Producer | None:
     return Producer(*_PRODUCER.unpack_from(buffer, start + _PRODUCER_AT))
 
 
-def admit(services: Services, buffer: bytearray, topics: Topics, version: int, transactional_id: str) -> Admission:  # noqa: PLR0912
-    """Asks for all batches of a request. Loop thread."""
-    adds = version >= ADDS_PARTITIONS_FROM
-    refused: Refusals = {}
+class _Asked(NamedTuple):
+    """Batches of a request that have to be asked for.
+
+    Attributes:
+        producers: by their place.
+        unknown: of producers that their partition does not know: that, and their first sequence number.
+        out_of_order: those of them that came too early.
+        is_mixed: a partition is named twice, with batches of two producers.
+    """
+
+    producers: dict[TopicPartition, Producer]
+    unknown: dict[TopicPartition, tuple[Partition, int]]
+    out_of_order: set[TopicPartition]
+    is_mixed: bool
+
+
+def _asked(services: Services, buffer: bytearray, topics: Topics, *, adds: bool) -> _Asked:
     asked: dict[TopicPartition, Producer] = {}
-    #: Batches of producers that their partition does not know, and those of them that came too early.
     unknown: dict[TopicPartition, tuple[Partition, int]] = {}
     out_of_order: set[TopicPartition] = set()
     is_mixed = False
@@ -89,7 +101,7 @@ def admit(services: Services, buffer: bytearray, topics: Topics, version: int, t
             # A batch that the log itself refuses with a final error has nothing to wait for.
             if not producers.has_open_transaction(*producer) and not producers.is_fenced(*producer):
                 place = TopicPartition(topic, index)
-                is_mixed |= asked.setdefault(place, producer) != producer  # a partition that is named twice
+                is_mixed |= asked.setdefault(place, producer) != producer
                 if producers.entry(producer.producer_id) is None:
                     sequence = _SEQUENCE.unpack_from(buffer, start + _SEQUENCE_AT)[0]
                     unknown[place] = partition, sequence
@@ -97,6 +109,14 @@ def admit(services: Services, buffer: bytearray, topics: Topics, version: int, t
                         out_of_order.add(place)
                 elif partition.refused_sequences:
                     partition.refused_sequences.pop(producer, None)  # the log knows the order now
+    return _Asked(asked, unknown, out_of_order, is_mixed)
+
+
+def admit(services: Services, buffer: bytearray, topics: Topics, version: int, transactional_id: str) -> Admission:
+    """Asks for all batches of a request. Loop thread."""
+    adds = version >= ADDS_PARTITIONS_FROM
+    refused: Refusals = {}
+    asked, unknown, out_of_order, is_mixed = _asked(services, buffer, topics, adds=adds)
     if not asked or not (adds or services.config.transaction_partition_verification_enable):
         return Admission(refused, None)
     askers = set(asked.values())

@@ -163,27 +163,11 @@ def _verify_files(
         if has_vanished:
             end_offset, has_vanished = base, False
             producers.restart(base)
-        mark = report.mark()
         segment = SegmentCheck(
             file_system, directory, base, around, producers, report,
             is_active=base == bases[-1], last_leader_epoch=last_epoch, on_progress=on_progress,
         )  # fmt: skip
-        if base < end_offset:
-            report.add("segment-overlap", segment.log_path, -1, f"the segment before ends at {end_offset - 1}")
-        elif base > end_offset:
-            segment.report_gap("segment-gap", segment.log_path, -1, end_offset, base)
-        try:
-            _run(segment, file_system)
-        except FileNotFoundError:
-            if root.is_stopped:
-                raise
-            # Its indexes may have gone before they were read, and what was said of the place before it means nothing.
-            report.rewind(mark)
-            report.add("vanished", segment.log_path, -1, "deleted or replaced meanwhile")
-            has_vanished = True
-            continue
-        except OSError as error:
-            report.add(*unreadable_finding(error, segment.log_path))
+        if not _is_read(segment, base, end_offset, file_system, report, is_stopped=root.is_stopped):
             has_vanished = True
             continue
         sizes[base] = segment.size
@@ -194,13 +178,37 @@ def _verify_files(
     if has_vanished:
         return PartitionFacts(topic_id, None)  # it ends behind what was listed
     producers.finish(end_offset, is_stopped=root.is_stopped)
-    ends = zip(bases, [*bases[1:], max(end_offset, bases[-1])], strict=True)
     if len(sizes) == len(bases):
-        extents = [SegmentExtent(base, end, sizes[base]) for base, end in ends]
+        ends = [*bases[1:], max(end_offset, bases[-1])]
+        extents = [SegmentExtent(base, end, sizes[base]) for base, end in zip(bases, ends, strict=True)]
         ledger.finish(extents, live, root.cleaned, root.log_start or 0, holes)
     _check_snapshots(snapshots, bases, end_offset, report)
     _check_epochs_end(directory, epochs, end_offset, report)
     return PartitionFacts(topic_id, end_offset)
+
+
+def _is_read(
+    segment: SegmentCheck, base: int, end_offset: int, file_system: FileSystem, report: Report, *, is_stopped: bool
+) -> bool:
+    """Check the segment, before which the log ends at `end_offset`; False where it has gone meanwhile, or can't be read."""
+    mark = report.mark()
+    if base < end_offset:
+        report.add("segment-overlap", segment.log_path, -1, f"the segment before ends at {end_offset - 1}")
+    elif base > end_offset:
+        segment.report_gap("segment-gap", segment.log_path, -1, end_offset, base)
+    try:
+        _run(segment, file_system)
+    except FileNotFoundError:
+        if is_stopped:
+            raise
+        # Its indexes may have gone before they were read, and what was said of the place before it means nothing.
+        report.rewind(mark)
+        report.add("vanished", segment.log_path, -1, "deleted or replaced meanwhile")
+        return False
+    except OSError as error:
+        report.add(*unreadable_finding(error, segment.log_path))
+        return False
+    return True
 
 
 def _cleaned(file_system: FileSystem, directory: str, root: RootFacts) -> int | None:

@@ -31,6 +31,14 @@ _SIZE = struct.Struct(">i")
 MAX_STEPS = 8
 
 
+def check_size(size: int, most: int) -> None:
+    """Raise ConnectionAborted for a request before authentication of more than `most` bytes."""
+    if size > most:
+        raise ConnectionAborted(
+            f"a request of {size} bytes before authentication; at most {most} are read (sasl.server.max.receive.size)"
+        )
+
+
 class Authentication:
     """SASL state of one connection, for the first authentication and later ones. Loop thread."""
 
