@@ -481,11 +481,11 @@ def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:
     attributes["http_listener"] = attempt("http.listener", parse_address, http, "http", "https") if http else None
     bound = [
         (listener.host, listener.port)
-        for listener in (*listeners, *attributes["message_set_listeners"])
-        if listener.port
+        for listener in (*listeners, *attributes["message_set_listeners"], attributes["http_listener"])
+        if listener is not None and listener.port
     ]
     if len(set(bound)) < len(bound):
-        problems.append("listeners: two of them have the same host and port")
+        problems.append("listeners, message.set.listeners, http.listener: two of them have the same host and port")
 
 
 def super_users_of(setting: str) -> frozenset[str]:

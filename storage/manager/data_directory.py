@@ -188,13 +188,15 @@ class DataDirectory:
             for entry in self._fs.list_directory(self.path):
                 path = f"{self.path}/{entry}"
                 name = parse_directory_name(entry)
-                # Only a directory that is not a partition's needs a look: files have no such names.
                 if name is None:
                     if entry not in _OWN_FILES and not entry.startswith(".") and self._fs.is_directory(path):
                         foreign.append(entry)
                 elif name.state is DirectoryState.STRAY:
                     foreign.append(entry)
-                elif name.topic != CLUSTER_METADATA_TOPIC:
+                elif name.topic != CLUSTER_METADATA_TOPIC and (
+                    self._fs.is_directory(path) or not self._fs.exists(path)
+                ):
+                    # No file that somebody put there, as backup-2026; but a link whose disk is missing: its log fails to load.
                     found.append(PartitionDirectory(path, name))
         except OSError as error:
             raise self._unusable(error) from error

@@ -130,7 +130,11 @@ def test_broker_id_is_another_name_of_node_id(values: dict[str, Value], node_id:
         ({"message.set.listeners": ("udp://h:1",)}, "message.set.listeners: 'udp://h:1' is not HOST:PORT"),
         (
             {"listeners": ("PLAINTEXT://h:1",), "message.set.listeners": ("tcp://h:1",)},
-            "listeners: two of them have the same host and port",
+            "two of them have the same host and port",
+        ),
+        (
+            {"listeners": ("PLAINTEXT://h:1",), "http.listener": "h:1"},
+            "http.listener: two of them have the same host and port",
         ),
         ({"node.id": 1, "broker.id": 2}, "two names of one setting"),
         ({"log.dirs": ("/a", "/b", "/a")}, "names a directory twice"),

@@ -356,3 +356,26 @@ def test_a_link_to_a_disk_that_is_missing_stays_where_no_log_can_be_made(tmp_pat
         world.log()
     assert link.is_symlink()
     world.stop()
+
+
+def test_a_file_with_a_partitions_name_is_no_partition() -> None:
+    """Somebody's copy or notes; a start failed on them."""
+    world = World()
+    world.start()
+    append(world.log(), "a")
+    world.stop()
+    world.fake.put(f"{ROOT}/backup-2026", b"mine")
+    assert world.start().recovery_stats.segments_recovered == 0
+    assert values_of(read_records(world.log(), 0)) == [b"a"]
+    world.stop()
+    assert world.fake.exists(f"{ROOT}/backup-2026")
+
+
+def test_a_link_whose_disk_is_missing_ends_a_start(tmp_path: Path) -> None:
+    """Passed over, its partition would begin anew, empty."""
+    world = World(RealFileSystem(), directories=[str(tmp_path / "data")])
+    world.start()
+    world.stop()
+    (tmp_path / "data" / "t-0").symlink_to(tmp_path / "disk" / "t-0")
+    with pytest.raises(DataDirectoryError):
+        world.start()
