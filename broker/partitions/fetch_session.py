@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 #: A session that was used within this time is not evicted for a new one (as Kafka's min.incremental... of two minutes).
 EVICTION_MS = 120_000
-#: In all sessions, and in requests with many that wait, some 150 MB. A request that would go beyond it is answered without a
-#: session, which costs bytes, not memory, and without waiting.
+#: In all sessions, and in requests with many that are in work or wait, some 150 MB. A request that would go beyond it is answered
+#: without a session, which costs bytes, not memory, and without waiting.
 MAX_PARTITIONS = 500_000
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -64,9 +64,14 @@ class FetchPartition:
 
 
 class FetchSession:
-    """One client's set of partitions. Loop thread."""
+    """One client's set of partitions; without an id that of a request alone. Loop thread.
 
-    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+    Attributes:
+        waiting: partitions of a request of it that waits; 0 while none does.
+        counted: what counts of it for `MAX_PARTITIONS`.
+    """
+
+    __slots__ = ("counted", "epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids", "waiting")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float) -> None:
         self.session_id = session_id
@@ -74,6 +79,7 @@ class FetchSession:
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions: OrderedDict[PartitionKey, FetchPartition] = OrderedDict()
+        self.waiting = self.counted = 0
 
 
 class FetchContext(NamedTuple):
@@ -138,7 +144,7 @@ class FetchSessions:
                 known.max_bytes = partition.max_bytes
         for key in forgotten:
             session.partitions.pop(key, None)
-        self.partition_count += len(session.partitions) - before
+        self._count(session)
         if self.partition_count > MAX_PARTITIONS and len(session.partitions) > before:
             self._close(session_id)
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, False, OrderedDict())
@@ -167,18 +173,31 @@ class FetchSessions:
         session.last_used_ms = self._time.monotonic_ms()
         self._sessions.move_to_end(session.session_id)
 
-    def hold(self, partitions: int) -> bool:
-        """Admit a request without a session that waits with so many partitions. False: too many. Call `let_go` when it no longer
-        waits.
-        """
-        if self.partition_count + partitions > MAX_PARTITIONS:
-            return False
-        self.partition_count += partitions
-        return True
+    def hold(self, partitions: int, session_id: int = 0) -> FetchSession | None:
+        """Admit a request with so many partitions, which may wait. None: too many. `let_go` is to be called at its end.
 
-    def let_go(self, partitions: int) -> None:
-        """Release partitions that `hold` admitted."""
-        self.partition_count -= partitions
+        One request of a session that has not gone has no more than its session, which counts already; others count beside it.
+        """
+        session = self._sessions.get(session_id)
+        if session is None or session.waiting:
+            session = FetchSession(0, False, 0.0)
+        if self.partition_count + max(partitions - session.counted, 0) > MAX_PARTITIONS:
+            return None
+        session.waiting = partitions
+        self._count(session)
+        return session
+
+    def let_go(self, held: FetchSession) -> None:
+        """Release what `hold` admitted."""
+        held.waiting = 0
+        self._count(held)
+
+    def _count(self, session: FetchSession) -> None:
+        """Count the session's partitions while it is open, and those of its request that waits: it may have let some go since."""
+        is_open = self._sessions.get(session.session_id) is session
+        counted = max(len(session.partitions) if is_open else 0, session.waiting)
+        self.partition_count += counted - session.counted
+        session.counted = counted
 
     def _open(self, partitions: OrderedDict[PartitionKey, FetchPartition], uses_topic_ids: bool) -> int:
         """Id of a new session over `partitions` (shared, not copied), or 0 when there is no slot."""
@@ -197,10 +216,10 @@ class FetchSessions:
         session = FetchSession(session_id, uses_topic_ids, now)
         session.partitions = partitions
         self._sessions[session_id] = session
-        self.partition_count += len(partitions)
+        self._count(session)
         return session_id
 
     def _close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self.partition_count -= len(session.partitions)
+            self._count(session)

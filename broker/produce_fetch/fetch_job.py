@@ -124,6 +124,21 @@ class FetchJob:
             services.counters.errors[ApiKey.FETCH, context.error] += 1
             return self._write([])
         partitions = list(context.partitions.items())  # of a session: another request may change them meanwhile
+        held = services.fetch_sessions.hold(len(partitions), context.session_id)
+        try:
+            return await self._run_held(partitions, 0 if held is None else max_wait_ms, asker, waits)
+        finally:
+            if held is not None:
+                services.fetch_sessions.let_go(held)
+
+    async def _run_held(
+        self,
+        partitions: list[tuple[PartitionKey, FetchPartition]],
+        max_wait_ms: int,
+        asker: RequestContext,
+        waits: Callable[[], object],
+    ) -> list[Part]:
+        services = self._services
         deadline = services.time.monotonic_ms() + max_wait_ms
         watched: list[Partition] = []
         for some in batches(partitions, CHUNK_UNITS):
@@ -133,27 +148,21 @@ class FetchJob:
                 if self._might_block(partition, offset):
                     await services.loop.run_in_executor(services.io_pool, partition.warm, offset)
             await asker.next_turn()
-        held = 0 if context.session_id else len(partitions)
-        may_wait = max_wait_ms > 0 and services.fetch_sessions.hold(held)
-        is_over = not may_wait
-        try:
-            while True:
-                left = 0 if is_over else deadline - services.time.monotonic_ms()
-                # Before it reads: what comes in while it does is not missed. It says whether the time is up, or the daemon stops.
-                news = services.purgatory.wait(watched, int(left), _whether_over) if left > 0 else None
-                try:
-                    parts = await self._attempt_in_chunks(partitions, asker, last=news is None)
-                    if parts is not None:
-                        return parts
-                    assert news is not None
-                    waits()
-                    (is_over,) = await news
-                finally:
-                    if news is not None:
-                        news.cancel()
-        finally:
-            if may_wait:
-                services.fetch_sessions.let_go(held)
+        is_over = max_wait_ms <= 0
+        while True:
+            left = 0 if is_over else deadline - services.time.monotonic_ms()
+            # Before it reads: what comes in while it does is not missed. It says whether the time is up, or the daemon stops.
+            news = services.purgatory.wait(watched, int(left), _whether_over) if left > 0 else None
+            try:
+                parts = await self._attempt_in_chunks(partitions, asker, last=news is None)
+                if parts is not None:
+                    return parts
+                assert news is not None
+                waits()
+                (is_over,) = await news
+            finally:
+                if news is not None:
+                    news.cancel()
 
     async def _attempt_in_chunks(
         self, partitions: list[tuple[PartitionKey, FetchPartition]], asker: RequestContext, *, last: bool

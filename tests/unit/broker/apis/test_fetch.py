@@ -262,3 +262,29 @@ async def test_what_may_be_cold_is_found_by_the_pool_first(world: FetchWorld, mo
     row = only(world.read(await world.ask(topics=[of("t", 4)])))
     assert warmed == [4]
     assert len(row.records) == 3 * SIZE
+
+
+async def test_what_waits_with_a_large_session_counts_until_it_is_answered(
+    world: FetchWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.broker.apis.fetch.CHUNK_UNITS", 2)
+    await world.world.topics.create("many", 3, {})
+    connection: Any = SimpleNamespace(wait_turn=lambda go_on: go_on())
+
+    async def ask(session_id: int, epoch: int, **fields: Any) -> FetchResponse:
+        frame = world.frame(session_id=session_id, session_epoch=epoch, **fields)
+        return world.read(await fetch(world.world, frame, 0, len(frame), VERSION, 7, connection))  # type: ignore[misc]
+
+    parts = [FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=100) for number in range(3)]
+    mine = (await ask(0, 0, topics=[FetchTopic(topic="many", partitions=parts)])).session_id
+    sessions = world.world.fetch_sessions
+    assert sessions.partition_count == 3
+    waiting = [asyncio.ensure_future(ask(mine, epoch, max_wait_ms=1000)) for epoch in (1, 2, 3)]
+    while world.world.purgatory.waiting < len(waiting):  # noqa: ASYNC110 - a few turns of the loop
+        await asyncio.sleep(0)
+    assert sessions.partition_count == 3 * 3
+    waiting.pop().cancel()
+    await asyncio.sleep(0)
+    world.world.purgatory.expire_all()
+    assert [answer.responses for answer in await asyncio.gather(*waiting)] == [[], []]
+    assert sessions.partition_count == 3

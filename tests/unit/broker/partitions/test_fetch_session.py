@@ -131,3 +131,47 @@ def test_all_sessions_together_hold_so_many_partitions(monkeypatch: pytest.Monke
     ask(cache, third.session_id, -1, {})
     assert (cache.partition_count, len(cache)) == (0, 0)
     assert ask(cache, 0, 0, {f"d{n}": 0 for n in range(11)}).session_id == 0, "more than all may hold"
+
+
+def test_requests_that_wait_count_beside_their_session_but_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a list of its partitions, and each partition knows of it: on thousands of connections with one session they were
+    as many times its partitions, and counted for nothing."""
+    monkeypatch.setattr(fetch_session, "MAX_PARTITIONS", 10)
+    cache, _ = sessions()
+    mine = ask(cache, 0, 0, {f"a{n}": 0 for n in range(4)}).session_id
+    first = cache.hold(4, mine)
+    assert first is not None, "it has no more than its session"
+    assert cache.partition_count == 4
+    second = cache.hold(4, mine)
+    assert second is not None
+    assert cache.partition_count == 8
+    assert cache.hold(4, mine) is None
+    assert cache.hold(3) is None
+    alone = cache.hold(2)
+    assert alone is not None
+    cache.let_go(second)
+    cache.let_go(alone)
+    cache.let_go(first)
+    assert cache.partition_count == 4
+    assert cache.hold(4, mine) is not None
+    assert cache.partition_count == 4
+
+
+@pytest.mark.parametrize("how", ["ended", "shrunk", "grown"])
+def test_a_request_that_waits_counts_on_while_its_session_changes(how: str) -> None:
+    cache, _ = sessions()
+    names = [f"a{n}" for n in range(6)]
+    mine = ask(cache, 0, 0, dict.fromkeys(names, 0)).session_id
+    held = cache.hold(6, mine)
+    assert held is not None
+    if how == "ended":
+        ask(cache, mine, -1, {})
+    elif how == "shrunk":
+        ask(cache, mine, 1, {}, names[2:])
+    else:
+        ask(cache, mine, 1, {"b": 0})
+    assert cache.partition_count == (7 if how == "grown" else 6)
+    cache.let_go(held)
+    assert cache.partition_count == {"ended": 0, "shrunk": 2, "grown": 7}[how]
+    ask(cache, mine, -1, {})
+    assert cache.partition_count == 0
