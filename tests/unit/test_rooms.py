@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import KeysView
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 TOPS = ["backup", "broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing"]
 MOST_NAMES = 20
 SOURCES = {".py", ".pyx", ".pxi", ".h", ".css", ".js"}
+MOST_LINES = 70
+"""Of a function, its docstring included."""
+LONG = {"protocol/records/conversion.py: down_convert", "cli/consume.py: _run_own"}
+MOST_IN_A_CIRCLE = 3
+"""Modules that import each other, for annotations alone too."""
 INDEXES = {"broker/apis", "protocol/messages"}
 """A module for each API: looked up by its name, and not read through."""
 
@@ -43,6 +50,56 @@ def test_a_room_says_what_it_is_for_and_where_to_start(room: str) -> None:
     assert path.exists(), f"{room} has modules, and is no package: setuptools would leave it out"
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     assert "Start reading" in text, text
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """By name below the project."""
+    paths = (path for top in TOPS for path in (ROOT / top).rglob("*.py"))
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
+        for path in paths
+    }
+
+
+def imports_of(name: str, tree: ast.Module, known: KeysView[str]) -> set[str]:
+    """Modules of the project that this one imports, wherever it does."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            base = name.split(".")[: -node.level] if node.level else []
+            full = ".".join([*base, *((node.module or "").split(".") if node.module else [])]).removeprefix("tidelog.")
+            for each in node.names:
+                found.update({f"{full}.{each.name}", full, f"{full}.__init__"} & known)
+    return found - {name}
+
+
+def reached_from(name: str, edges: dict[str, set[str]]) -> set[str]:
+    found, waiting = set(), [name]
+    while waiting:
+        new = edges[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+def test_circles_of_modules_are_small() -> None:
+    trees = modules()
+    edges = {name: imports_of(name, tree, trees.keys()) for name, tree in trees.items()}
+    reached = {name: reached_from(name, edges) for name in edges}
+    circles = {frozenset(other for other in seen if name in reached[other]) for name, seen in reached.items()}
+    assert not [sorted(circle) for circle in circles if len(circle) > MOST_IN_A_CIRCLE]
+
+
+def test_functions_are_short() -> None:
+    long = {
+        f"{name.replace('.', '/')}.py: {node.name}"
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None and node.end_lineno - node.lineno >= MOST_LINES
+    }  # fmt: skip
+    assert long == LONG
 
 
 def test_lines_of_java_are_as_short_as_those_of_python() -> None:
