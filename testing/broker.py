@@ -180,11 +180,17 @@ class Broker(BrokerLife):
 
     # --- what a test asks of it ---
 
-    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None) -> None:
-        """A topic with settings of its own: `create_topic("t", config={"cleanup.policy": "compact"})`. BrokerError."""
+    def create_topic(
+        self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None
+    ) -> None:
+        """A topic with settings of its own: `create_topic("t", config={"cleanup.policy": "compact"})`. BrokerError.
+
+        `partitions`: None for num.partitions.
+        """
         settings = {key: setting_text(value) for key, value in (config or {}).items()}
         services = self._running().services
-        self._in_loop(lambda: services.topics.create(name, partitions, settings))
+        count = services.config.num_partitions if partitions is None else partitions
+        self._in_loop(lambda: services.topics.create(name, count, settings))
 
     def delete_topic(self, name: str) -> None:
         """BrokerError when there is none."""

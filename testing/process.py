@@ -175,7 +175,9 @@ class BrokerProcess(BrokerLife):
             raise BrokerError("the broker is not open")
         return self._process.pid
 
-    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None) -> None:
+    def create_topic(
+        self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None
+    ) -> None:
         """Create a topic, as `Broker.create_topic`."""
         settings = {key: setting_text(value) for key, value in (config or {}).items()}
         self._ask("create_topic", name=name, partitions=partitions, config=settings)
@@ -352,7 +354,9 @@ class _Child:
         clock = self._broker.clock
         return {"now_ms": clock.now.timestamp() * 1000, "ahead_ms": clock.ahead_s * 1000}
 
-    def do_create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+    def do_create_topic(
+        self, name: str, partitions: int | None = None, config: Mapping[str, str] | None = None
+    ) -> None:
         self._broker.create_topic(name, partitions, config)
 
     def do_delete_topic(self, name: str) -> None:

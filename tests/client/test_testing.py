@@ -193,6 +193,16 @@ async def test_the_marker_sets_settings(tidelog_broker: Broker) -> None:
         assert await producer.partitions_for("made-on-first-use") == {0, 1, 2}
 
 
+@pytest.mark.parametrize("kind", [Broker, BrokerProcess])
+async def test_a_topic_has_as_many_partitions_as_the_settings_say(kind: type[Broker | BrokerProcess]) -> None:
+    with kind({"num.partitions": 3}) as broker:
+        broker.create_topic("orders")
+        broker.create_topic("one", 1)
+        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            assert await producer.partitions_for("orders") == {0, 1, 2}
+            assert await producer.partitions_for("one") == {0}
+
+
 @pytest.mark.tidelog(process=True, settings={"num.partitions": 2}, seed=7)
 async def test_the_process_variant_has_all_of_it_and_can_be_killed(tidelog_broker: BrokerProcess) -> None:
     broker = tidelog_broker
