@@ -15,6 +15,7 @@ from ...protocol.messages.create_acls import AclCreationResult, CreateAclsReques
 from ..metadata.features import METADATA_VERSION
 from ..requests.access import requires_cluster
 from ..requests.registry import api
+from ..runtime.cooperative import SLICE_UNITS, batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import Acl, AclOperation
 from .describe_acls import acl_authorizer
@@ -38,7 +39,11 @@ async def create_acls(request: CreateAclsRequest, context: RequestContext) -> Cr
 
         authorizer = acl_authorizer(context)
         ranges = context.services.features.level(METADATA_VERSION) >= ADDRESS_RANGES_LEVEL
-        rules = [_rule(creation, ranges) for creation in request.creations]
+        rules: list[Acl | ProtocolError] = []
+        for some in batches(request.creations, SLICE_UNITS):
+            if rules:
+                await context.next_turn()
+            rules += [_rule(creation, ranges) for creation in some]
         created = iter(await authorizer.create([rule for rule in rules if isinstance(rule, Acl)]))
     except Exception as error:
         return CreateAclsResponse(results=[_result(error)] * len(request.creations))

@@ -18,6 +18,7 @@ from ...protocol.messages.delete_acls import (
 )
 from ..requests.access import requires_cluster
 from ..requests.registry import api
+from ..runtime.cooperative import SLICE_UNITS, Turns, batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import Acl, AclOperation
 from .describe_acls import acl_authorizer, checked_filter
@@ -37,20 +38,31 @@ if TYPE_CHECKING:
     many_names=True,
 )
 async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+    filters: list[AclFilter | ProtocolError] = []
+    turns = Turns(context)
     try:
         authorizer = acl_authorizer(context)
-        filters = [_filter(wanted) for wanted in request.filters]
+        for asked in request.filters:
+            if turns.spent():
+                await turns.next()
+            filters.append(_filter(asked))
         deleted = iter(await authorizer.delete([wanted for wanted in filters if not isinstance(wanted, ProtocolError)]))
     except Exception as error:
         return DeleteAclsResponse(filter_results=[_failure(error)] * len(request.filters))
-    return DeleteAclsResponse(
-        filter_results=[
-            _failure(wanted)
-            if isinstance(wanted, ProtocolError)
-            else DeleteAclsFilterResult(matching_acls=[_deleted(rule) for rule in next(deleted)])
-            for wanted in filters
-        ]
-    )
+    results: list[DeleteAclsFilterResult] = []
+    for wanted in filters:
+        if turns.spent():
+            await turns.next()
+        if isinstance(wanted, ProtocolError):
+            results.append(_failure(wanted))
+            continue
+        matching: list[DeleteAclsMatchingAcl] = []
+        for some in batches(next(deleted), SLICE_UNITS):
+            if turns.spent(len(some)):
+                await turns.next()
+            matching += [_deleted(rule) for rule in some]
+        results.append(DeleteAclsFilterResult(matching_acls=matching))
+    return DeleteAclsResponse(filter_results=results)
 
 
 def _filter(wanted: DeleteAclsFilter) -> AclFilter | ProtocolError:

@@ -20,12 +20,14 @@ from ....config.broker_config import super_users_of
 from ....protocol.errors import ErrorCode, ProtocolError
 from ....storage.exceptions import DataDirectoryError
 from ...metadata.store import ACL
+from ...runtime.cooperative import run_in_rounds
 from .model import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType
 from .rules import EVERYBODY, AclFilter, AclRules, Policy, rule_words
 
 if TYPE_CHECKING:
     from ....config.broker_config import BrokerConfig
     from ...metadata.store import MetadataStore
+    from ...runtime.cooperative import Steps
     from .model import AclOperation, ResourceType
 
 
@@ -71,6 +73,8 @@ _KEY = "rule"
 """Key of a rule's text in `metadata.db`, whose resource is the rule's id."""
 _MOST_KNOWN = 10_000
 """Size of the cache of decisions, of about 300 bytes each."""
+_AT_ONCE = 100
+"""Rules that are made ready between two rounds of the loop."""
 _MOST_FOUND = 100_000
 """Rules that one request may find and delete, counted once for each filter that finds it; or else all rules there are.
 """
@@ -239,8 +243,11 @@ class AclAuthorizer(Authorizer):
     async def _create(self, rules: Sequence[Acl]) -> list[ProtocolError | None]:
         async with self._alone:
             new: dict[Acl, str] = {}
+            stored: dict[str, dict[str, str]] = {}
             results: list[ProtocolError | None] = []
-            for rule in rules:
+            for number, rule in enumerate(rules, 1):
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 refused = None
                 if rule not in self.rules and rule not in new:
                     if len(self.rules) + len(new) >= self._max_rules:
@@ -250,9 +257,10 @@ class AclAuthorizer(Authorizer):
                         )
                     else:
                         new[rule] = str(self._new_id())
+                        stored |= stored_form([(rule, new[rule])])
                 results.append(refused)
             if new:
-                await self._store.set_resources(ACL, stored_form(new.items()))
+                await self._store.set_resources(ACL, stored)
                 for rule, rule_id in new.items():
                     self.rules.add(rule, rule_id)
                 self._forget()
@@ -269,18 +277,7 @@ class AclAuthorizer(Authorizer):
 
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
         async with self._alone:
-            found: list[list[Acl]] = []
-            room = max(_MOST_FOUND, len(self.rules))
-            for wanted in filters:
-                found.append(self.rules.find(wanted))
-                room -= len(found[-1])
-                if room < 0:
-                    raise ProtocolError(
-                        ErrorCode.INVALID_REQUEST,
-                        f"the filters find more than {_MOST_FOUND} rules together: ask with fewer of them at once",
-                    )
-                if wanted.resource_name is None:
-                    await asyncio.sleep(0)  # it looked at every rule, and there may be many such filters
+            found = await run_in_rounds(self._find(filters))  # nobody else changes rules meanwhile
             gone = dict.fromkeys(rule for rules in found for rule in rules)
             if gone:
                 await self._store.set_resources(ACL, {self.rules.id_of(rule): {} for rule in gone})
@@ -289,6 +286,21 @@ class AclAuthorizer(Authorizer):
                 self._forget()
                 _log_change("removed", gone)
             return found
+
+    def _find(self, filters: Sequence[AclFilter]) -> Steps[list[list[Acl]]]:
+        """The rules that each filter finds: there may be very many of both, about one resource."""
+        found: list[list[Acl]] = []
+        room = max(_MOST_FOUND, len(self.rules))
+        for wanted in filters:
+            yield 1
+            found.append((yield from self.rules.find_in_steps(wanted)))
+            room -= len(found[-1])
+            if room < 0:
+                raise ProtocolError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"the filters find more than {_MOST_FOUND} rules together: ask with fewer of them at once",
+                )
+        return found
 
     def _forget(self) -> None:
         self._known.clear()

@@ -190,13 +190,14 @@ class _OfType:
     __slots__ = ("lengths", "literal", "prefixed", "sizes")
 
     def __init__(self) -> None:
-        self.literal: dict[str, list[Acl]] = {}
-        self.prefixed: dict[str, list[Acl]] = {}
+        # Name → rules, in order: of thousands for one name any may go.
+        self.literal: dict[str, dict[Acl, None]] = {}
+        self.prefixed: dict[str, dict[Acl, None]] = {}
         # Number of prefixes of each length, and the lengths from the longest on.
         self.sizes: Counter[int] = Counter()
         self.lengths: tuple[int, ...] = ()
 
-    def names(self, rule: Acl) -> dict[str, list[Acl]]:
+    def names(self, rule: Acl) -> dict[str, dict[Acl, None]]:
         return self.prefixed if rule.pattern_type is PatternType.PREFIXED else self.literal
 
     def count(self, name: str, by: int) -> None:
@@ -239,10 +240,10 @@ class AclRules:
         of_type = self._types.setdefault(rule.resource_type, _OfType())
         names = of_type.names(rule)
         if rule.resource_name not in names:
-            names[rule.resource_name] = []
+            names[rule.resource_name] = {}
             if names is of_type.prefixed:
                 of_type.count(rule.resource_name, 1)
-        names[rule.resource_name].append(rule)
+        names[rule.resource_name][rule] = None
 
     def remove(self, rule: Acl) -> None:
         """Remove a rule, if it is there."""
@@ -254,7 +255,7 @@ class AclRules:
             del self._users[user]
         of_type = self._types[rule.resource_type]
         names = of_type.names(rule)
-        names[rule.resource_name].remove(rule)
+        del names[rule.resource_name][rule]
         if not names[rule.resource_name]:
             del names[rule.resource_name]
             if names is of_type.prefixed:

@@ -216,3 +216,29 @@ def test_the_start_says_who_can_change_rules(
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == bool(warning)
     assert warning in "".join(warnings)
+
+
+async def test_very_many_rules_are_made_and_deleted_with_rounds_of_the_loop_between() -> None:
+    """20,000 rules had the network thread for half a second, and as many filters about one topic for minutes."""
+    authorizer = authorizer_of(Store())
+    rules = [READ_ORDERS._replace(principal=f"User:{number}") for number in range(2000)]
+    filters = [
+        AclFilter(ResourceType.TOPIC, "orders", PatternType.ANY, rule.principal, None, AclOperation.ANY, Permission.ANY)
+        for rule in rules[:100:-20]
+    ]
+    rounds = [0]
+
+    async def count() -> None:
+        while True:
+            rounds[0] += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.ensure_future(count())
+    assert await authorizer.create(rules) == [None] * 2000
+    assert rounds[0] >= 2000 // 100
+    assert list(authorizer.rules) == rules
+    rounds[0] = 0
+    assert await authorizer.delete(filters) == [[rule] for rule in rules[:100:-20]]
+    assert rounds[0] >= len(filters) * 2000 // 1000, "a round for each 1,000 looks at a rule"
+    assert len(authorizer.rules) == 2000 - len(filters)
+    others.cancel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import thread_time
+
 import pytest
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.acl.rules import AclFilter, AclRules, Policy, address_range, canonical_host, rule_words
@@ -172,3 +174,14 @@ def test_words_of_a_rule() -> None:
     assert rule_words(acl("orders")) == "User:alice allow READ topic orders"
     words = rule_words(acl("a b", DENY, AclOperation.ALL, PREFIXED, "User:CN=x", "::1", ResourceType.TRANSACTIONAL_ID))
     assert words == "User:CN=x deny ALL transactional-id 'a b' --prefixed --host ::1"
+
+
+def test_of_very_many_rules_about_one_name_any_is_removed_at_once() -> None:
+    """All that came before it were looked at: 4,000 of 20,000 took two seconds."""
+    rules = [acl("t", principal=f"User:{number}") for number in range(20_000)]
+    known = AclRules((rule, str(number)) for number, rule in enumerate(rules))
+    began = thread_time()
+    for rule in reversed(rules[-4_000:]):
+        known.remove(rule)
+    assert thread_time() - began < 0.5
+    assert list(known.about(TOPIC, "t")) == rules[:-4_000]
