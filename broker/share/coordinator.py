@@ -23,7 +23,7 @@ from ...protocol.records.exceptions import RecordTooLargeError
 from ..coordinator.internal_topic import CoordinatorLog, CoordinatorRecord
 from ..coordinator.runtime import Coordinator, CoordinatorRuntime, RunBlocking, Unsynced
 from ..metadata.topics import SHARE_GROUP_STATE
-from ..runtime.cooperative import Steps, batches
+from ..runtime.cooperative import Steps, batches, weighed_batches
 from . import state as states
 from .records import SharePartitionKey, ShareState, StateBatch
 from .state import Loaded, StateEntry, StateShard, load_share_state
@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 START_PATIENCE_S = 5.0
 #: Snapshots and tombstones are written in batches of at most this many records.
 RECORDS_PER_BATCH = 100
+#: And their groups' ids have about this many characters together: less than a batch of max.message.bytes, in UTF-8 too.
+CHARACTERS_PER_BATCH = 256 << 10
 
 
 class Topics(Protocol):
@@ -152,7 +154,7 @@ class ShareCoordinator(Coordinator[StateShard]):
                 tried(key)
             yield 1
         for index, keys in by_shard.items():
-            for some in batches(keys, RECORDS_PER_BATCH):
+            for some in _batches(keys):
                 written, failed = self._initialized(self._runtime[index], some, starts, state_epoch)
                 unsynced += written
                 errors.update(failed)
@@ -218,6 +220,28 @@ class ShareCoordinator(Coordinator[StateShard]):
         shard = self._shard(key)
         self._check_topic(key)
         return self._forget(shard, [key]) if key in shard.entries else None
+
+    def delete_all(
+        self, keys: Iterable[SharePartitionKey], deleting: Callable[[SharePartitionKey], object]
+    ) -> Steps[list[Unsynced]]:
+        """`delete` for many, in steps. `deleting` is called with each, in the step that deletes it or finds that there is none.
+        Raises as `delete`; those before are deleted then."""
+        by_shard: dict[int, list[SharePartitionKey]] = {}
+        for key in keys:
+            shard = self._shard(key)
+            if key in shard.entries:
+                by_shard.setdefault(shard.index, []).append(key)
+            else:
+                deleting(key)
+            yield 1
+        unsynced: list[Unsynced] = []
+        for index, known in by_shard.items():
+            for some in _batches(known):
+                for key in some:
+                    deleting(key)
+                unsynced.append(self._forget(self._runtime[index], some))
+                yield len(some)
+        return unsynced
 
     def summary(self, key: SharePartitionKey) -> ShareState | None:
         """Kept state of a share partition; None if there is none."""
@@ -362,3 +386,8 @@ class ShareCoordinator(Coordinator[StateShard]):
         written = self._runtime.append(shard, records)
         self.writes += len(records)
         return written
+
+
+def _batches(keys: Iterable[SharePartitionKey]) -> Iterator[list[SharePartitionKey]]:
+    """Keys for a batch each. A group's id may have 32 KB."""
+    return weighed_batches(keys, RECORDS_PER_BATCH, CHARACTERS_PER_BATCH, lambda key: len(key.group))

@@ -282,12 +282,14 @@ class ShareGroups:
         coordinator = self._shares.coordinator
         if not coordinator.is_open:
             return
-        for topic_id in topics:
-            topic = self._topics.by_id(topic_id)
-            for index in range(0 if topic is None else topic.partition_count):
-                key = SharePartitionKey(group_id, topic_id, index)
-                self._shares.drop(key)
-                await synced(coordinator.delete(key))
+        found = [(topic_id, self._topics.by_id(topic_id)) for topic_id in topics]
+        keys = (
+            SharePartitionKey(group_id, topic_id, index)
+            for topic_id, topic in found
+            for index in range(0 if topic is None else topic.partition_count)
+        )
+        for write in await run_in_rounds(coordinator.delete_all(keys, self._shares.drop)):
+            await synced(write)
 
     # -- topics that go
 

@@ -281,6 +281,35 @@ async def test_others_are_let_in_while_many_are_initialized_and_what_is_written_
     assert (state.state_epoch, state.start_offset) == (9, 7)
 
 
+async def test_others_are_let_in_while_many_are_deleted() -> None:
+    rig = Rig()
+    rig.topics.partitions[TOPIC] = 250
+    await rig.started()
+    keys = [KEY._replace(partition=index) for index in range(250)]
+    await run_in_rounds(rig.coordinator.initialize_all(dict.fromkeys(keys[1:], 0), 5, lambda _: None))
+    deleting: list[SharePartitionKey] = []
+    steps = rig.coordinator.delete_all(keys, deleting.append)
+    assert [next(steps) for _ in range(250)] == [1] * 250
+    assert deleting == keys[:1], "there is none"
+    assert [next(steps), next(steps), next(steps)] == [100, 100, 49]
+    with pytest.raises(StopIteration) as ended:
+        next(steps)
+    assert ended.value.value == [None] * 3
+    assert (deleting, rig.coordinator.partition_count) == (keys, 0)
+    assert (await rig.restarted()).coordinator.partition_count == 0
+
+
+async def test_a_group_with_a_long_id_may_read_a_topic_of_many_partitions() -> None:
+    rig = Rig()
+    rig.topics.partitions[TOPIC] = 100
+    await rig.started()
+    keys = [SharePartitionKey("é" * 12_000, TOPIC, index) for index in range(100)]
+    _, errors = await run_in_rounds(rig.coordinator.initialize_all(dict.fromkeys(keys, 0), 5, lambda _: None))
+    assert (errors, rig.coordinator.partition_count) == ({}, 100)
+    await run_in_rounds(rig.coordinator.delete_all(keys, lambda _: None))
+    assert rig.coordinator.partition_count == 0
+
+
 async def test_of_deleted_topics_nothing_is_kept() -> None:
     rig = await Rig().started()
     rig.topics.partitions[b"u" * 16] = 1
