@@ -484,8 +484,9 @@ class LogSegment:
         try:
             start = self._floor_position(files, MAX_RELATIVE_OFFSET + self.base_offset, self.size)
             newest = NO_TIMESTAMP
-            for header in file_records.read_headers(files.file, start, self.size):
-                newest = header.max_timestamp if header.is_append_time else NO_TIMESTAMP
+            with suppress(RecordError):  # damage in a closed segment: what lies before it has to do
+                for header in file_records.read_headers(files.file, start, self.size):
+                    newest = header.max_timestamp if header.is_append_time else NO_TIMESTAMP
             return newest
         finally:
             files.release()

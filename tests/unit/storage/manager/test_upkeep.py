@@ -303,3 +303,16 @@ def test_retention_makes_room_on_a_disk_that_has_none_for_the_file_of_a_roll(wor
     world.fake.fail_when(None)
     assert world.manager.delete_old_segments() == 1
     assert log.log_start_offset == 8
+
+
+def test_a_log_with_append_times_is_written_to_whose_last_records_are_damaged() -> None:
+    """The first append after a start looks for the newest append time, in a closed segment where the active one is empty."""
+    world = World(damaged="a byte of a header has flipped")
+    world.start(message_timestamp_type="LogAppendTime")
+    append(world.log(), "a")
+    world.log().roll()
+    world.stop()
+    world.fake.corrupt(f"{ROOT}/t-0/{0:020d}.log", MAGIC_AT, b"\xff")
+    world.start(message_timestamp_type="LogAppendTime")
+    assert append(world.log(), "b") == 1
+    world.stop()
