@@ -169,14 +169,15 @@ def _write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchS
 
 
 def rebuild_indexes(directory: LogDirectory, segment: LogSegment) -> bool:
-    """Rewrite both indexes of a closed segment, durably. Under the log's deletion lock; blocks. OSError.
+    """Rewrite both indexes of a closed segment, durably. Under the log's deletion lock; blocks. OSError, of a full disk too: what
+    is there is better than nothing.
 
     False: its log is damaged itself, so that they would be no better.
     """
     scanner = scan_segment(directory, segment, check_crc=False)
     if scanner.valid_bytes < segment.size:
         return False
-    write_indexes(directory, segment, scanner, durable=True)
+    _write_indexes(directory, segment, scanner, durable=True)
     segment.abandon()
     logger.info("%s: made the indexes of segment %d anew", directory.path, segment.base_offset)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 
 import pytest
@@ -115,6 +116,27 @@ def test_a_wrong_entry_is_told_once_and_the_index_is_made_anew(
     assert other.fake.contents()[path(0, suffix)] == good
     assert not log.log_directory.doubted
     assert values_of(read_records(log, 11, 12)) == VALUES[11:]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.damaged("an index is damaged, and stays so until there is room")
+def test_a_wrong_index_stays_while_a_full_disk_has_no_room_for_a_right_one(world: World, suffix: str) -> None:
+    """Without indexes look-ups would walk the segment, and no pass of the cleaner could replace it, until a restart."""
+    good = world.fake.contents()[path(0, suffix)]
+    flip(world, suffix, 8 * (len(good) - 1) + 2)
+    other, log = start(world)
+    for offset in (0, 11):
+        assert values_of(read_records(log, offset, 12)) == VALUES[offset:]
+    log.lookup_by_timestamp(START_MS + 11_500)
+    before = other.fake.contents()
+    other.fake.fail_when(lambda operation: OSError(errno.ENOSPC, "full") if operation.kind == "append" else None)
+    log.local.mend_indexes()
+    other.fake.fail_when(None)
+    after = other.fake.contents()
+    assert {p: after.get(p) for p in before} == before
+    log.local.mend_indexes()
+    assert other.fake.contents()[path(0, suffix)] == good
+    assert not log.log_directory.doubted
 
 
 @pytest.mark.damaged("an index is damaged")
