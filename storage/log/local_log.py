@@ -687,7 +687,7 @@ class LocalLog:
             return not self.is_closed and self.ledger.open(self.extents, self.count if count else None)
 
     def mend_indexes(self) -> None:
-        """Rebuild the indexes of closed segments in which look-ups have found a wrong entry. Blocks."""
+        """Rebuild the indexes of closed segments in which a wrong entry was found, or for which there was no room. Blocks."""
         doubted = self.directory.doubted
         for base_offset, segment in list(doubted.items()):
             with self.deletion_lock:

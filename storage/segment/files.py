@@ -78,7 +78,7 @@ class LogDirectory:
     """Location, opener and settings of a log's files. One object for all segments of a log.
 
     `path` changes when the partition is deleted (its directory is renamed), `config` when the topic's settings are.
-    `doubted` has closed and active segments whose indexes have shown a wrong entry.
+    `doubted` has closed and active segments whose indexes have shown a wrong entry, or are not there for want of room.
     `pinned` has the sizes of segments that were replaced, or are about to be, and that somebody still holds.
     """
 

@@ -134,7 +134,7 @@ def write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchSc
     OSError.
 
     `durable` for a segment below the recovery point: its indexes are trusted from now on. On a full disk they are left out:
-    the log must start, look-ups walk the segment then and the next start makes them.
+    the log must start, look-ups walk the segment then, and retention makes them once there is room, or the next start.
     """
     try:
         _write_indexes(directory, segment, scanner, durable=durable)
@@ -144,6 +144,7 @@ def write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchSc
         logger.warning("%s: no room for the indexes of segment %d", directory.path, segment.base_offset)
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             directory.file_system.unlink(directory.file(segment.base_offset, suffix), missing_ok=True)
+        directory.doubted[segment.base_offset] = segment
 
 
 def _write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchScanner, *, durable: bool) -> None:

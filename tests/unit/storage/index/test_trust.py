@@ -157,3 +157,23 @@ def test_indexes_of_a_segment_that_was_replaced_meanwhile_are_left_alone(world: 
     log.local.mend_indexes()
     assert other.fake.contents() == before
     assert not log.log_directory.doubted
+
+
+@pytest.mark.damaged("an index is removed")
+def test_indexes_for_which_a_start_had_no_room_are_made_once_there_is_some(world: World) -> None:
+    good = world.fake.contents()[path(0, ".index")]
+    world.fake.unlink(path(0, ".index"))
+    full = World(world.fake.kill())
+    full.log_config = world.log_config
+    full.fake.fail_when(
+        lambda operation: (
+            OSError(errno.ENOSPC, "full") if operation.kind == "append" and "index" in operation.path else None
+        )
+    )
+    full.start()
+    full.fake.fail_when(None)
+    log = full.log()
+    assert path(0, ".index") not in full.fake.contents()
+    log.local.mend_indexes()
+    assert full.fake.contents()[path(0, ".index")] == good
+    assert not log.log_directory.doubted
