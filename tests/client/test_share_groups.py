@@ -21,7 +21,6 @@ from support.wire_client import WireClient
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
 from tidelog.broker.share.coordinator import ShareCoordinator
 from tidelog.broker.share.manager import SharePartitions
-from tidelog.broker.share.records import SharePartitionKey
 from tidelog.broker.share.sessions import MemberKey, TopicIdPartition
 from tidelog.cli.groups import describe as describe_groups
 from tidelog.cli.groups import picture
@@ -715,14 +714,14 @@ def test_a_group_that_is_joined_while_it_is_deleted_is_made_anew(world: World, m
     ann.heartbeat(-1)
     services: Any = services_of(world.broker)
     groups, syncs, deleted, joined = services.share.get().groups, [], [], []
-    delete = ShareCoordinator.delete
+    delete = ShareCoordinator.delete_all
 
-    def delete_and_wait(self: ShareCoordinator, key: SharePartitionKey) -> Any:
-        delete(self, key)
+    def delete_and_wait(self: ShareCoordinator, *arguments: Any) -> Any:
+        yield from delete(self, *arguments)
         syncs.append(services.loop.create_future())
-        return syncs[-1]
+        return syncs
 
-    monkeypatch.setattr(ShareCoordinator, "delete", delete_and_wait)
+    monkeypatch.setattr(ShareCoordinator, "delete_all", delete_and_wait)
     deleting = threading.Thread(target=lambda: deleted.append(delete_group(world)))
     deleting.start()
     until(lambda: syncs, "a deletion that waits for the disk")
@@ -743,14 +742,14 @@ def test_a_group_whose_deletion_was_broken_off_is_made_anew(world: World, monkey
     ann.fetch()
     ann.fetch(epoch=-1)
     ann.heartbeat(-1)
-    delete = ShareCoordinator.delete
+    delete = ShareCoordinator.delete_all
 
-    def delete_and_fail(self: ShareCoordinator, key: SharePartitionKey) -> None:
-        delete(self, key)
+    def delete_and_fail(self: ShareCoordinator, *arguments: Any) -> Any:
+        yield from delete(self, *arguments)
         raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     with monkeypatch.context() as patches:
-        patches.setattr(ShareCoordinator, "delete", delete_and_fail)
+        patches.setattr(ShareCoordinator, "delete_all", delete_and_fail)
         assert delete_group(world) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     bob = world.opened(ShareClient(world.address, "g", "bob"))
     assert bob.join(TOPIC).error_code == 0
