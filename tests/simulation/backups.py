@@ -127,6 +127,9 @@ class Backups:
         rows = self._take(logs)
         bounds = {(row[0].topic, row[0].partition): (min(row[3], row[2].offset), row[2].offset) for row in rows}
         moment = Moment(bounds, copied(self.world.history), copy.deepcopy(self.world.commits))
+        if self.world.power_takes_ends:
+            for place in moment.history.logs.keys() & bounds.keys():
+                moment.history.ends_at(place, bounds[place][1])
         # Two of one time, as the clock was set back: nobody can tell which of them a cut is.
         at_ms = self.world.machine.time.milliseconds()
         for near_ms in (at_ms - 1, at_ms, at_ms + 1):

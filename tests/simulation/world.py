@@ -67,6 +67,8 @@ class World:
         self.is_over = False
         self.is_sound = True
         self.is_stopping = False
+        self.power_takes_ends = False
+        """A power cut has taken, or takes, the end of each log, of which the history does not know yet."""
         self.open_transactions = 0
         self.altered: set[tuple[str, str]] = set()
         self.clock_jumps = 0
@@ -199,8 +201,9 @@ class World:
         threads = sum(not task.done for task in self.sim.tasks)
         if threads > MOST_THREADS:
             raise Broken(f"the daemon has {threads} threads")
+        self.power_takes_ends = self.plan.last == "power cut" and not self.plan.durable
         await chaos.end()
-        if self.plan.last == "power cut" and not self.plan.durable:
+        if self.power_takes_ends:
             await self._forget_what_the_power_took()
         await self.judge_places()
         await judge_directories(self)
@@ -239,6 +242,7 @@ class World:
             reader = Judge(self, JUDGE, Target(place, 0))
             self.history.ends_at(place, await self._surely(reader.end_before_this_life))
             reader.channel.close()
+        self.power_takes_ends = False
 
     async def read_whole(
         self, place: Place, isolation: int, look: Callable[[Judge], Awaitable[None]] | None = None
