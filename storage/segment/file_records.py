@@ -249,11 +249,23 @@ def floor_position(file: File, index: OffsetIndex, offset: int, end: int) -> int
 
 
 def agrees(file: File, position: int, end: int, entry: TimestampOffset) -> bool:
-    """True if the batch at the time index entry's offset, at or behind `position`, has the entry's timestamp as its
-    largest.
+    """True unless the batch at the time index entry's offset, at or behind `position`, has another largest timestamp than the
+    entry. One whose checksum is wrong may have any, and contradicts nothing.
     """
     found = find_batch(file, position, end, entry.offset)
     if found is None:
         return False
     headers = read_headers(file, found.position, found.position + found.size)
-    return any(header.max_timestamp == entry.timestamp for header in headers)
+    return any(header.max_timestamp == entry.timestamp for header in headers) or _is_damaged(file, found)
+
+
+def _is_damaged(file: File, found: BatchPosition) -> bool:
+    """True if the batch's checksum is wrong; False if it is larger than what is read for that."""
+    from .batch_walk import LARGEST_BATCH, computed_crc, stored_crc  # hardly ever needed
+
+    if found.size > LARGEST_BATCH:
+        return False
+    batch = file.pread(found.size, found.position)
+    if len(batch) < found.size:  # truncation has cut it off since its header was read
+        return False
+    return stored_crc(batch, batch[MAGIC_AT]) != computed_crc(batch, batch[MAGIC_AT])

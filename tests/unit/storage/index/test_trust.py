@@ -177,3 +177,18 @@ def test_indexes_for_which_a_start_had_no_room_are_made_once_there_is_some(world
     log.local.mend_indexes()
     assert full.fake.contents()[path(0, ".index")] == good
     assert not log.log_directory.doubted
+
+
+@pytest.mark.damaged("bits of a batch's header are flipped")
+def test_a_damaged_batch_does_not_overrule_the_time_index(world: World) -> None:
+    """Retention would go by a time that nobody wrote, which lies before or behind all that are."""
+    log_path = path(0, ".log")
+    data = world.fake.contents()[log_path]
+    newest = data.rindex((START_MS + 11_000).to_bytes(8, "big"))  # largest timestamp of the last batch
+    for bit in range(64):
+        flipped = bytes([data[newest + bit // 8] ^ 1 << bit % 8])
+        world.fake.corrupt(log_path, newest + bit // 8, flipped)
+        _, log = start(world)
+        assert log.segments[0].largest_timestamp() == START_MS + 11_000, f"bit {bit}"
+        assert not log.log_directory.doubted
+        world.fake.corrupt(log_path, newest + bit // 8, data[newest + bit // 8 : newest + bit // 8 + 1])
