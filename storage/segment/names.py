@@ -40,6 +40,7 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 MAX_TOPIC_LENGTH = 249
 _MAX_DIRECTORY_NAME = 255
+_MAX_OFFSET = 2**63 - 1
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.cleaned|\.swap|\.deleted)?")
 _DAMAGED = re.compile(r"(\d{20})\.(\d{1,19})\.(\d{1,19})-(\d{1,19})\.damaged")
@@ -104,7 +105,9 @@ def file_name(base_offset: int, suffix: str, stage: str = "") -> str:
 def parse_file_name(name: str) -> LogFileName | None:
     """Parse the name of a segment's file; None for any other (checkpoints, metadata, foreign files)."""
     match = _FILE.fullmatch(name)
-    return LogFileName(int(match[1]), match[2], match[3] or "") if match else None
+    if match is None or (base_offset := int(match[1])) > _MAX_OFFSET:
+        return None
+    return LogFileName(base_offset, match[2], match[3] or "")
 
 
 def is_valid_topic(name: str) -> bool:

@@ -33,6 +33,8 @@ def test_names_are_kafkas() -> None:
         "leader-epoch-checkpoint",
         ".log",
         "x" * 20 + ".log",
+        f"{2**63:020d}.log",  # no offset, and a start would end with it
+        "9" * 20 + ".snapshot",
     ],
 )
 def test_other_files_have_no_meaning(name: str) -> None:
