@@ -26,6 +26,7 @@ from ..cleaning.backup_facts import BackupFacts, describe_backup
 from ..cleaning.requests import TooManyRequestsError
 from ..cleaning.scrub_facts import ScrubFacts
 from ..cleaning.why import why_topic
+from ..runtime.cooperative import run_in_rounds
 
 if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
@@ -142,8 +143,9 @@ class HttpApi:
         from ..transactions.coordinator import TransactionFilter
 
         async def ask() -> list[TransactionMetadata]:
-            return self._services.transactions.get().list_transactions(
-                TransactionFilter(producer_ids=open_producer_ids)
+            transactions = self._services.transactions.get()
+            return await run_in_rounds(
+                transactions.list_transactions(TransactionFilter(producer_ids=open_producer_ids))
             )
 
         try:

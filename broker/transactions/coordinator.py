@@ -25,6 +25,7 @@ from ..coordinator.internal_topic import CoordinatorLog
 from ..coordinator.runtime import Coordinator, CoordinatorRuntime, RunBlocking, Unsynced, when_durable
 from ..metadata.features import TRANSACTION_VERSION
 from ..metadata.topics import TRANSACTION_STATE
+from ..runtime.cooperative import Steps, batches
 from . import states
 from .log import LoadedTransactions, TransactionEntry, TransactionLog, TransactionShard, load_transactions
 from .markers import MARKERS_PER_TURN, Completions, Marker, MarkerWriter
@@ -47,16 +48,16 @@ START_PATIENCE_S = 0.1
 IDS_PER_EXPIRY_SLICE = 1000
 #: And at ids of about this many characters together: less than a batch of max.message.bytes, in UTF-8 too.
 CHARACTERS_PER_EXPIRY_SLICE = 256 << 10
+#: Ids that a list looks at in the time of one name of a request.
+IDS_IN_UNIT = 10
 
 
 class TransactionFilter(NamedTuple):
-    """Filter of ListTransactions. Fields that are empty, negative or None let everything through."""
+    """Filter of ListTransactions. Fields that are empty or negative let everything through."""
 
     states: Collection[str] = ()
     producer_ids: Collection[int] = ()
     longer_than_ms: int = -1
-    matches: Callable[[str], bool] | None = None
-    """Filter of transactional ids."""
 
 
 class TransactionCoordinator(Coordinator[TransactionShard]):
@@ -308,20 +309,22 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     # -- administration
 
-    def list_transactions(self, wanted: TransactionFilter) -> list[TransactionMetadata]:
-        """Raises ProtocolError: COORDINATOR_LOAD_IN_PROGRESS while any partition is loading: the list would be false."""
+    def list_transactions(self, wanted: TransactionFilter) -> Steps[list[TransactionMetadata]]:
+        """In steps. Raises ProtocolError: COORDINATOR_LOAD_IN_PROGRESS while any partition is loading, a list would be false."""
         self._runtime.check_complete()
         now = self._time.milliseconds()
         named = {state for state in TransactionState if state.label in wanted.states}
-        return [
-            metadata
-            for shard in self._runtime
-            for metadata in (entry.metadata for entry in shard.entries.values())
-            if (not wanted.states or metadata.state in named)
-            and (not wanted.producer_ids or metadata.producer_id in wanted.producer_ids)
-            and (wanted.longer_than_ms < 0 or now - metadata.start_ms > wanted.longer_than_ms)
-            and (wanted.matches is None or wanted.matches(metadata.transactional_id))
-        ]
+        found: list[TransactionMetadata] = []
+        for some in batches([entry for shard in self._runtime for entry in shard.entries.values()], IDS_IN_UNIT):
+            yield 1
+            found += [
+                metadata
+                for metadata in (entry.metadata for entry in some)
+                if (not wanted.states or metadata.state in named)
+                and (not wanted.producer_ids or metadata.producer_id in wanted.producer_ids)
+                and (wanted.longer_than_ms < 0 or now - metadata.start_ms > wanted.longer_than_ms)
+            ]
+        return found
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
         """Raises ProtocolError: TRANSACTIONAL_ID_NOT_FOUND, or what finding an id raises."""

@@ -395,6 +395,28 @@ def test_no_pattern_holds_the_loop(wire_node: WireNode) -> None:
     assert ask(ways).error_code == E.INVALID_REGULAR_EXPRESSION, "a program that is large"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "least"), [(None, 6), (".*", 6), ("|".join(f".*a.{{{n}}}b" for n in range(20)), 50)]
+)
+def test_others_have_their_turn_while_very_many_transactions_are_listed(
+    wire_node: WireNode, monkeypatch: pytest.MonkeyPatch, pattern: str | None, least: int
+) -> None:
+    """A pattern that takes half a millisecond for an id took as many milliseconds as there are thousands of them, for anybody."""
+    for number in range(600):
+        wire_node.init("a" * 200 + f"{number}b")
+    turns = 0
+
+    async def next_turn() -> None:
+        nonlocal turns
+        turns += 1
+
+    monkeypatch.setitem(EVERYTHING, "next_turn", next_turn)
+    request = ListTransactionsRequest(transactional_id_pattern=pattern)
+    answer = wire_node.ask(list_transactions, request, ListTransactionsResponse, 2)
+    assert len(answer.transaction_states) == 600
+    assert turns >= least
+
+
 def test_describe_transactions(wire_node: WireNode) -> None:
     me = wire_node.init(timeout_ms=5_000)
     wire_node.time.advance(seconds=1)
