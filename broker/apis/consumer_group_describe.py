@@ -82,13 +82,17 @@ def described(
     describe: Callable[[str, bool, RequestContext], G],
     response: Callable[..., R],
 ) -> Steps[R]:
-    """The `response` with each group that is asked for, as `describe` tells it, one after the other."""
-    groups: list[G] = []
+    """The `response` with each group that is asked for, as `describe` tells it, one after the other. One that is named more than
+    once is told once.
+    """
+    groups: dict[str, G] = {}
     for group_id in request.group_ids:
-        group = describe(group_id, request.include_authorized_operations, context)
-        groups.append(group)
+        yield 1
+        if group_id in groups:
+            continue
+        groups[group_id] = group = describe(group_id, request.include_authorized_operations, context)
         yield units_of(group)
-    return response(groups=groups)
+    return response(groups=list(groups.values()))
 
 
 def units_of(group: HasMembers) -> int:

@@ -1,6 +1,7 @@
 """DescribeGroups, API key 15, versions 0 to 6: groups with their members.
 
 - 3 may ask what the client is allowed to do: everything, as long as there is no authoriser; 4 has static members.
+- A group is told once, however often it is named: a request has room for a million names, and a group may have megabytes.
 - A group that does not exist is shown as Dead without error up to 5, as GROUP_ID_NOT_FOUND from 6 on (KIP-1043).
 """
 
@@ -40,12 +41,14 @@ def describe_groups(
 
 
 def _steps(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
-    groups = []
+    groups: dict[str, DescribedGroup] = {}
     for group_id in request.groups:
-        group = _describe(group_id, request.include_authorized_operations, context)
-        groups.append(group)
-        yield 2 + len(group.members)
-    return DescribeGroupsResponse(groups=groups)
+        yield 1
+        if group_id in groups:
+            continue
+        groups[group_id] = group = _describe(group_id, request.include_authorized_operations, context)
+        yield 1 + len(group.members)
+    return DescribeGroupsResponse(groups=list(groups.values()))
 
 
 def _describe(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedGroup:

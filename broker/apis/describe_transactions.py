@@ -38,11 +38,14 @@ def describe_transactions(
 
 
 def _steps(request: DescribeTransactionsRequest, context: RequestContext) -> Steps[DescribeTransactionsResponse]:
-    states = []
+    states: dict[str, TransactionState] = {}
     for transactional_id in request.transactional_ids:
-        states.append(state := _describe(transactional_id, context))
-        yield 1 + sum(len(topic.partitions) for topic in state.topics)
-    return DescribeTransactionsResponse(transaction_states=states)
+        yield 1
+        if transactional_id in states:  # it is told once, however often it is named: it may have very many partitions
+            continue
+        states[transactional_id] = state = _describe(transactional_id, context)
+        yield sum(len(topic.partitions) for topic in state.topics)
+    return DescribeTransactionsResponse(transaction_states=list(states.values()))
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:

@@ -139,6 +139,8 @@ async def _in_pieces(request: OffsetFetchRequest, context: RequestContext) -> Of
     for some in _pieces(request.groups, context.services.groups):
         if answers:
             await context.next_turn()
+        if not some:
+            continue
         found = offset_fetch(OffsetFetchRequest(groups=some, require_stable=request.require_stable), context)
         for group in (found if isinstance(found, OffsetFetchResponse) else await found).groups:
             before = answers[-1] if answers else None
@@ -246,10 +248,21 @@ def _key(topic: OffsetFetchResponseTopic | OffsetFetchResponseTopics) -> tuple[s
 def _pieces(
     asked: Sequence[OffsetFetchRequestGroup], groups: GroupCoordinator
 ) -> Iterator[list[OffsetFetchRequestGroup]]:
-    """Groups of a slice each; one with more topics or partitions goes into several, or of which all is asked for alone."""
+    """Groups of a slice each; one with more topics or partitions goes into several, or of which all is asked for alone. Of one
+    that is named again all is told once: a request has room for a million. A slice may be empty.
+    """
     piece: list[OffsetFetchRequestGroup] = []
     left = _PIECE_UNITS
+    told: set[str] = set()
     for group in asked:
+        if group.topics is None and group.group_id in told:
+            left -= 1
+            if left <= 0:
+                yield piece
+                piece, left = [], _PIECE_UNITS
+            continue
+        if group.topics is None:
+            told.add(group.group_id)
         many = _units(group.topics) > _PIECE_UNITS
         for topics in _pieces_of_topics(group.topics or ()) if many else (group.topics,):
             part = OffsetFetchRequestGroup(

@@ -73,12 +73,14 @@ def streams_group_describe(
 
 
 def _steps(request: StreamsGroupDescribeRequest, context: RequestContext) -> Steps[StreamsGroupDescribeResponse]:
-    groups = []
+    groups: dict[str, DescribedStreamsGroup] = {}
     for name in request.group_ids:
-        group = _one(name, request.include_authorized_operations, context)
-        groups.append(group)
+        yield 1
+        if name in groups:
+            continue
+        groups[name] = group = _one(name, request.include_authorized_operations, context)
         yield units_of(group) + (0 if group.topology is None else 4 * len(group.topology.subtopologies or ()))
-    return StreamsGroupDescribeResponse(groups=groups)
+    return StreamsGroupDescribeResponse(groups=list(groups.values()))
 
 
 async def _with_descriptions(

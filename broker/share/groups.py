@@ -13,7 +13,7 @@ import asyncio
 import inspect
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -158,33 +158,27 @@ class ShareGroups:
         """The group as it is. Raises ProtocolError: GROUP_ID_NOT_FOUND, or what finding a group raises."""
         return share_group(self._heartbeat_groups.read(group_id), group_id)
 
-    def offsets(
-        self, group_id: str, wanted: Sequence[tuple[str, Sequence[int]]] | None
-    ) -> list[tuple[str, Topic | None, dict[int, SharePartitionOffset]]]:
-        """(name, topic, offsets by partition) of these topics, or of all that the group has read. The topic is None where
-        there is none. Raises ProtocolError as finding the group does."""
+    def topics_of(self, group_id: str) -> list[tuple[str, list[int]]]:
+        """(name, partitions) of all that the group has read. Raises ProtocolError as finding the group does."""
         found = self._heartbeat_groups.read(group_id)
-        if wanted is None:
-            known = found.initialized if isinstance(found, ShareGroup) else {}
-            wanted = [
-                (topic.name, sorted(state.partitions))
-                for topic_id, state in known.items()
-                if (topic := self._topics.by_id(topic_id)) is not None
-            ]
-        rows: list[tuple[str, Topic | None, dict[int, SharePartitionOffset]]] = []
-        for name, partitions in wanted:
-            topic = self._topics.get(name)
-            rows.append(
-                (
-                    name,
-                    topic,
-                    {index: self._offset(group_id, topic, index) for index in partitions if topic is not None},
-                )
-            )
-        return rows
+        known = found.initialized if isinstance(found, ShareGroup) else {}
+        return [
+            (topic.name, sorted(state.partitions))
+            for topic_id, state in known.items()
+            if (topic := self._topics.by_id(topic_id)) is not None
+        ]
 
-    def _offset(self, group_id: str, topic: Topic | None, partition: int) -> SharePartitionOffset:
-        if topic is None or not self._shares.coordinator.is_open:
+    def offsets(
+        self, group_id: str, name: str, partitions: Iterable[int]
+    ) -> tuple[Topic | None, dict[int, SharePartitionOffset]]:
+        """A topic, None where there is none of this name, and offsets by partition. Raises ProtocolError as finding the group
+        does."""
+        self._heartbeat_groups.read(group_id)
+        topic = self._topics.get(name)
+        return topic, {} if topic is None else {index: self._offset(group_id, topic, index) for index in partitions}
+
+    def _offset(self, group_id: str, topic: Topic, partition: int) -> SharePartitionOffset:
+        if not self._shares.coordinator.is_open:
             return SharePartitionOffset()
         try:
             state = self._shares.coordinator.summary(SharePartitionKey(group_id, topic.topic_id.bytes, partition))

@@ -718,6 +718,36 @@ def test_describe_groups(apis, version):
         assert none.error_code == 0
 
 
+@pytest.mark.parametrize("names", [3, 1000])
+def test_a_group_that_is_named_over_and_over_is_told_once(apis, names):
+    """A request has room for millions of names; a group with megabytes of metadata was told as often."""
+    apis.harness.stable("alice", group_id="g")
+    request = DescribeGroupsRequest(groups=[*["g"] * names, "none"])
+    answer = apis.ask(describe_groups, request, DescribeGroupsResponse, 5)
+    assert [(group.group_id, len(group.members)) for group in answer.groups] == [("g", 1), ("none", 0)]
+
+
+@pytest.mark.parametrize("version", range(8, 11))
+def test_of_a_group_that_is_named_over_and_over_all_is_told_once(apis, version, monkeypatch):
+    async def next_turn():
+        turns.append(1)
+
+    turns = []
+    monkeypatch.setitem(EVERYTHING, "next_turn", next_turn)
+    commit(apis, 9, ("t", 0, 5), ("t", 1, 6))
+    commit(apis, 9, ("u", 0, 7))
+    some = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    some.topic_id = TOPICS["t"]
+    groups = [
+        *(OffsetFetchRequestGroup(group_id="g", topics=None) for _ in range(500)),
+        OffsetFetchRequestGroup(group_id="h", topics=[some]),
+    ]
+    answer = apis.ask(offset_fetch, OffsetFetchRequest(groups=groups), OffsetFetchResponse, version)
+    assert [group.group_id for group in answer.groups] == ["g", "h"]
+    assert sum(len(topic.partitions) for topic in answer.groups[0].topics) == 3
+    assert len(turns) >= 500 // 50
+
+
 @pytest.mark.parametrize("version", range(3, 7))
 def test_describe_groups_with_operations(apis, version):
     commit(apis, 9, ("t", 0, 5))

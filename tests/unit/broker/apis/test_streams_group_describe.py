@@ -47,3 +47,10 @@ async def test_groups_that_are_none(tmp_path: Path) -> None:
             (ErrorCode.INVALID_GROUP_ID, groups[0].error_message),
             (ErrorCode.GROUP_ID_NOT_FOUND, "Group nobody not found."),
         ]
+
+
+async def test_a_group_that_is_named_over_and_over_is_told_once(tmp_path: Path) -> None:
+    async with streams_world(tmp_path) as world:
+        await world.join()
+        groups = await world.describe("app", "nobody", "app", "app")
+        assert [each.group_id for each in groups] == ["app", "nobody"]

@@ -431,6 +431,14 @@ def test_describe_transactions(wire_node: WireNode) -> None:
     assert empty.error_code == E.INVALID_REQUEST
 
 
+def test_a_transaction_that_is_named_over_and_over_is_told_once(wire_node: WireNode) -> None:
+    me = wire_node.init()
+    wire_node.add("tx", me, ("u", 0), ("t", 1), ("t", 0))
+    request = DescribeTransactionsRequest(transactional_ids=[*["tx"] * 1000, "nobody", "nobody"])
+    answer = wire_node.ask(describe_transactions, request, DescribeTransactionsResponse, 0)
+    assert [state.transactional_id for state in answer.transaction_states] == ["tx", "nobody"]
+
+
 def test_describe_producers(wire_node: WireNode) -> None:
     me = wire_node.init()
     wire_node.produce("tx", me, "t", 1, "a", "b")
