@@ -34,7 +34,7 @@ from ..formats.keys import (
 from ..formats.manifest import Partitions, decode_base, decode_cut, decode_header, encode_base, encode_cut
 from ..formats.sealed import DamagedBackupError
 from ..store.errors import AlreadyThere, NotThere
-from ..upkeep.retention import GRACE_MS
+from ..upkeep.retention import ALL_MS, GRACE_MS
 from .pack import Pack
 from .reading import Readers, SegmentGone, Unreadable
 from .resume import resumed
@@ -67,6 +67,8 @@ HELD_RETRY_MS = 30_000
 VOIDS_RETRY_MS = 1000
 """Sooner than after a disk's failure: a try costs one cut that is given up."""
 REUSE_MS = GRACE_MS // 2
+LOOK_AFTER_MS = ALL_MS // 5
+"""No sweep takes a cut as young as that: what another writer has published meanwhile is in the place of the next one."""
 _BASE_EVERY = 600
 _BASE_AT_BYTES = 64 << 10
 _WORN_LOOK = 60
@@ -146,6 +148,8 @@ class CutWriter:
         self._tracked: dict[Key, Tracked] = {}
         self._prior: dict[Key, Partition] = {}
         self._prior_ms = 0
+        self._last: Partitions = {}
+        """Of the newest cut that is known: what a partition that holds back stays as."""
         self._present: set[str] = set()
         self._objects: dict[object, Segment] = {}
         self._folds: dict[object, Future[tuple[Segment, bool]]] = {}
@@ -163,6 +167,9 @@ class CutWriter:
         self._sent_before = self.progress.bytes
         self._published: Cut | None = None
         self._published_at_ms = 0.0
+        self._alone_at: tuple[float, int] = time.monotonic_ms(), time.milliseconds()
+        """When no cut was there behind the last one that is known, by both clocks: one stands still while a machine does, the
+        other may be set."""
         self.safe: dict[Key, SafePartition] = {}
         """What is in the store, by partition. Written by the writer's thread, entry by entry; any thread looks one up."""
 
@@ -170,6 +177,7 @@ class CutWriter:
 
     def open(self) -> None:
         """Read the last manifest. StoreError; OthersBackupError, NewerFormatError: this writer must not write there."""
+        self._alone_at = self._time.monotonic_ms(), self._time.milliseconds()
         times = {
             number: stored.modified_ms
             for stored in self.store.list(CUTS)
@@ -189,7 +197,7 @@ class CutWriter:
                 "set backup.url to a place of its own"
             )
         self._generation = header.generation + 1
-        self._prior, self._prior_ms = cut.partitions, header.taken_ms
+        self._last, self._prior, self._prior_ms = cut.partitions, dict(cut.partitions), header.taken_ms
         self._metadata = header.metadata
         self.progress.number, self.progress.taken_ms = header.number, header.taken_ms
         self._find_present(cut, times)
@@ -341,8 +349,8 @@ class CutWriter:
         if held is None or (now >= held[2] and not self._readers.is_hanging(cut.log)):
             skipped.pop(key, None)
             return False
-        known = self._tracked.get(key)
-        entry = known.entry if known is not None else self._prior.get(key)
+        # Not of what is tracked, which after a restart or a move has what is the same on disk, and no cut is of that alone.
+        entry = self._last.get(key)
         topic_id = cut.log.topic_id.hex if cut.log.topic_id is not None else ""
         if entry is None or entry.topic_id != topic_id:
             entry = Partition(cut.log.topic, cut.log.partition, topic_id)
@@ -499,6 +507,9 @@ class CutWriter:
             self._base = _Base(name, cut.header.number, len(data), cut.partitions)
             cut = Cut(cut.header._replace(base=name), cut.partitions)
             content = encode_cut(cut, cut.partitions)
+        now = self._time.monotonic_ms(), self._time.milliseconds()
+        if any(abs(one - other) > LOOK_AFTER_MS for one, other in zip(now, self._alone_at, strict=True)):
+            self._look_for_others(cut.header.number)
         while True:
             key = cut_key(cut.header.number)
             try:
@@ -512,9 +523,19 @@ class CutWriter:
                 content = encode_cut(cut, self._base.partitions)
                 continue
             break
+        self._alone_at = now
         self.progress.objects += 1
         self.progress.bytes += len(content)
         return cut
+
+    def _look_for_others(self, number: int) -> None:
+        """After a pause: others' cuts behind this number, which may be free again since a sweep takes most of them. Raises as
+        `_is_ours`."""
+        later = [
+            found for stored in self.store.list(CUTS, cut_key(number)) if (found := cut_number(stored.key)) is not None
+        ]
+        if later:
+            self._is_ours(cut_key(max(later)), b"")
 
     def _is_ours(self, key: str, content: bytes) -> bool:
         """True if the object is the very manifest; False if it is an earlier one of this writer.
@@ -562,8 +583,8 @@ class CutWriter:
         for key in entries.keys() - {planned.key for planned in plans}:
             known = self._tracked.get(key)
             if known is not None:
-                known.entry = entries[key]
-        self._published = cut
+                known.entry = known.entry._replace(held=entries[key].held, held_since_ms=entries[key].held_since_ms)
+        self._published, self._last = cut, cut.partitions
         self._next = cut.header.number + 1
         self._changes, self._metadata = vector.changes, cut.header.metadata
         self._prior = {key: entry for key, entry in self._prior.items() if key in cut.partitions}

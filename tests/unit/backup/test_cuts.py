@@ -170,6 +170,42 @@ def test_the_second_writer_is_found_out_by_the_first(world: BackedUpWorld) -> No
         world.writer.attempt()
 
 
+@pytest.mark.parametrize("clock", ["both", "wall"])
+def test_a_second_writer_is_found_out_behind_its_cuts_that_a_sweep_has_taken(clock: str) -> None:
+    """The first was cut off from the store, or its machine stood still, while the numbers of its next cuts got free again."""
+    world = BackedUpWorld(MemoryStore(), 1)
+    world.store = store = MemoryStore(time=(there := MockTime()))
+    first = world.writer = world.new_writer()
+    put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
+    world.cut()
+    second = world.new_writer()
+    for _ in range(72):
+        there.advance(10_000)
+        if clock == "both":
+            world.time.advance(10_000)
+        put(world.log("plain"), "k", "of the second", timestamp=world.time.milliseconds())
+        assert second.attempt()
+    sweep(store, Keep())
+    assert 2 not in Catalog(store).numbers
+    if clock == "wall":
+        world.time.set_wall_clock(there.milliseconds())
+    newest = Catalog(store).numbers[-1]
+    put(world.log("plain"), "k", "of the first", timestamp=world.time.milliseconds())
+    with pytest.raises(FencedError, match=f"another daemon has published cut {newest} "):
+        first.attempt()
+    assert Catalog(store).numbers[-1] == newest
+    assert 2 not in Catalog(store).numbers
+    world.stop()
+
+
+def test_a_writer_that_was_idle_for_long_goes_on(world: BackedUpWorld) -> None:
+    world.cut()
+    world.time.advance(DAY_MS)
+    put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
+    assert world.cut() == 2
+    check_cut(world.store, 2, world.models[2], world.time)
+
+
 def test_an_own_manifest_whose_answer_was_lost_is_no_second_writer(world: BackedUpWorld) -> None:
     world.cut()
     put(world.log("plain"), "k", "v", timestamp=world.time.milliseconds())
@@ -217,6 +253,44 @@ def test_a_partition_that_cannot_be_read_holds_back_alone_and_says_so(world: Bac
     found = {log.topic: log for log in manager.logs()}
     assert seen(found["kept"]) == before
     assert seen(found["plain"]) == world.last["plain", 0]
+    restored_world.stop()
+    world.time.advance(60_000)
+    number = world.cut()
+    assert not Catalog(world.store).cut(number).held
+    check_cut(world.store, number, world.models[number], world.time)
+
+
+@pytest.mark.parametrize("fault", ["unreadable", "gone"])
+def test_a_partition_that_holds_back_after_a_power_cut_stays_as_the_last_cut_has_it(
+    world: BackedUpWorld, fault: str
+) -> None:
+    """The end of the log on disk is another than the one in the store: what they have in common is no state of the partition."""
+    log = world.log("kept")
+    log.flush()
+    put(log, "lost", "with the power", timestamp=world.time.milliseconds())
+    world.cut()
+    before = world.models[1]["kept", 0]
+    world.cut_power(1)
+    world.start_again()
+    put(world.log("kept"), "lose", "x", timestamp=world.time.milliseconds())
+    world.writer = world.new_writer()
+    lease = pack.lease
+
+    def fails(log: UnifiedLog, segment: LogSegment) -> Any:
+        if log.topic == "kept":
+            raise OSError(5, "Input/output error") if fault == "unreadable" else SegmentGone(log)
+        return lease(log, segment)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pack, "lease", fails)
+        for _ in range(5 if fault == "gone" else 0):
+            with pytest.raises(VoidCut):
+                world.writer.attempt()
+        assert world.writer.attempt()
+    cut = Catalog(world.store).cut(2)
+    assert [entry.topic for entry in cut.held] == ["kept"]
+    restored_world, manager = restored(world.store, cut, world.time)
+    assert {log.topic: seen(log) for log in manager.logs()}["kept"] == before
     restored_world.stop()
     world.time.advance(60_000)
     number = world.cut()
