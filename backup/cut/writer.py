@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UPLOADERS = 3
+PATIENT_UPLOADERS = 2
+"""Of what is in packs already: no cut waits for it, nor behind it."""
 IDLE_MS = 60_000
 """A cut at which nothing is new is published so often: whoever looks sees that the writer lives."""
 HELD_RETRY_MS = 30_000
@@ -140,6 +142,7 @@ class CutWriter:
         self._secrets = secrets or Secrets()
         self._readers = readers or Readers()
         self._pool = ThreadPoolExecutor(UPLOADERS, "backup-upload", prepare)
+        self._patient_pool = ThreadPoolExecutor(PATIENT_UPLOADERS, "backup-upload-packed", prepare)
         self._generation = 1
         self._next = 1
         self._packs = 0
@@ -153,6 +156,8 @@ class CutWriter:
         self._present: set[str] = set()
         self._objects: dict[object, Segment] = {}
         self._folds: dict[object, Future[tuple[Segment, bool]]] = {}
+        self._patient: set[object] = set()
+        """Those of them whose bytes are in packs: thousands, where so many segments close together."""
         self._sent_after: dict[object, int] = {}
         """A cut that each of these is younger than, in the store."""
         self._reused_after = 0
@@ -402,6 +407,7 @@ class CutWriter:
         failure: BaseException | None = None
         for job, one in jobs.items():
             self._folds.pop(one.segment.identity, None)
+            self._patient.discard(one.segment.identity)
             if (error := job.exception()) is not None:
                 failure = failure or error
             else:
@@ -420,7 +426,8 @@ class CutWriter:
 
     def _send_later(self, plans: list[PartitionPlan]) -> None:
         """Begin to send what no cut waits for, as far as one thread is left for what cuts do wait for."""
-        free = UPLOADERS - 1 - sum(not job.done() for job in self._folds.values())
+        running = sum(not job.done() for identity, job in self._folds.items() if identity not in self._patient)
+        free = UPLOADERS - 1 - running
         waiting = ((planned.cut, one) for planned in plans for one in planned.later)
         for cut, one in waiting:
             if free <= 0:
@@ -429,8 +436,8 @@ class CutWriter:
                 self._fold(cut, one)
                 free -= 1
 
-    def _fold(self, cut: LogCut, one: SegmentPlan) -> Future[tuple[Segment, bool]]:
-        """Begin to send a segment whole, unless that is under way."""
+    def _fold(self, cut: LogCut, one: SegmentPlan, *, is_packed: bool = False) -> Future[tuple[Segment, bool]]:
+        """Begin to send a segment whole, unless that is under way. `is_packed`: it is in packs."""
         identity = one.segment.identity
         job = self._folds.get(identity)
         if job is None:
@@ -447,7 +454,10 @@ class CutWriter:
                     self.progress.bytes += made.object_size
                 return made, is_present
 
-            job = self._folds[identity] = self._pool.submit(send)
+            pool = self._patient_pool if is_packed else self._pool
+            job = self._folds[identity] = pool.submit(send)
+            if is_packed:
+                self._patient.add(identity)
         return job
 
     def _collect_folds(self) -> None:
@@ -455,6 +465,7 @@ class CutWriter:
         for identity, job in list(self._folds.items()):
             if job.done():
                 del self._folds[identity]
+                self._patient.discard(identity)
                 if job.exception() is None:
                     self._sent(identity, job)
 
@@ -604,7 +615,7 @@ class CutWriter:
             known = self._tracked[planned.key]
             for one, entry in zip(planned.segments, known.entry.segments, strict=True):
                 if one.former is None and wants_object(entry, one.is_closed):
-                    self._fold(planned.cut, one)
+                    self._fold(planned.cut, one, is_packed=True)
         self._note_passes(plans, vector.taken_ms)
         self._worn = self._find_worn(cut) if cut.header.number % _WORN_LOOK == 0 else set()
         progress = self.progress
@@ -656,6 +667,7 @@ class CutWriter:
     def close(self) -> None:
         """End the threads: what is being sent is finished or fails. Blocks for as long as one request."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._patient_pool.shutdown(wait=False, cancel_futures=True)
         self._readers.close()
 
 

@@ -11,7 +11,8 @@ from support.cleaning import Producer, put
 from support.mock_time import MockTime
 from support.patience import PATIENCE_S, until
 from tidelog.backup.cut import tracker
-from tidelog.backup.formats.keys import SEGMENTS
+from tidelog.backup.cut.writer import UPLOADERS
+from tidelog.backup.formats.keys import SEGMENTS, segments_prefix
 from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.store.memory import MemoryStore
 from tidelog.backup.upkeep.retention import DAY_MS, HOUR_MS, Keep
@@ -112,6 +113,45 @@ def test_a_cut_says_which_partition_it_waits_for(world: BackedUpWorld) -> None:
         cut.join(PATIENCE_S)
     assert world.writer.progress.waits_for == ()
     assert world.writer.progress.number == 1
+    world.stop()
+
+
+def test_a_cut_waits_behind_no_segment_that_is_in_packs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments that closed together are sent once more, whole, for hours: what a cut needs goes past them."""
+    monkeypatch.setattr(tracker, "SMALL_BYTES", 100)
+    world = BackedUpWorld(store := HeldUploads(), 1)
+    filled(world)
+    store.lets.clear()
+    try:
+        world.cut()
+        assert len(world.writer._folds) > UPLOADERS
+        monkeypatch.setattr(tracker, "DIRECT_BYTES", 100)
+        busy = world.log("busy")
+        put(busy, "k", "v" * 400, timestamp=world.time.milliseconds())
+        busy.roll()
+        busy.flush()
+        wanted = segments_prefix("busy", busy.topic_id, 0)
+        upload = store.upload
+
+        def past(key: str, size: int, blocks: Iterable[bytes]) -> None:
+            MemoryStore.upload(store, key, size, blocks) if key.startswith(wanted) else upload(key, size, blocks)
+
+        store.upload = past  # type: ignore[method-assign]
+        cut = threading.Thread(target=world.cut, daemon=True)
+        cut.start()
+        cut.join(PATIENCE_S / 2)
+        assert world.writer.progress.number == 2
+    finally:
+        store.lets.set()
+    for future in list(world.writer._folds.values()):
+        future.exception(PATIENCE_S)
+    number = world.cut()
+    assert all(
+        segment.object_sum
+        for segment in Catalog(store).cut(number).partitions["kept", 0].segments
+        if segment.size > 100
+    )
+    check_cut(store, number, world.last, world.time)
     world.stop()
 
 
