@@ -188,6 +188,8 @@ class BackupService:
                     return
                 except Exception as error:  # whatever a store's client raises must not end backups without a word
                     self._wait_because(error)
+                    if self._writer is not None:
+                        self._sweep_if_due(self._writer)  # a store that is full has room afterwards
                     pause_s = min(LONGEST_PAUSE_S, max(1.0, 2 * pause_s))
                 if is_last:
                     return

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from support.backups import BackedUpWorld
 from support.cleaning import put
 from tidelog.backup.cut.service import LAST_TRIES, BackupService, Stores, Terms
 from tidelog.backup.cut.writer import CutWriter, Identity, VoidCut
 from tidelog.backup.restore.catalog import Catalog
+from tidelog.backup.store.errors import Unavailable
 from tidelog.backup.store.memory import MemoryStore
 from tidelog.backup.upkeep.sweep import Swept
 
@@ -135,4 +138,30 @@ def test_old_cuts_are_removed_minutes_after_a_start_and_then_each_hour(monkeypat
     served.service._run()
     assert swept == [300_000, 3_900_000]
     assert served.service.status().progress.damaged == ("cuts/1 is damaged",)
+    served.world.stop()
+
+
+def test_a_store_that_is_full_is_swept_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cut comes about until there is room, and a sweep makes some."""
+    served = Served(most_waits=12, terms=Terms(60_000))
+    served.world.store = store = MemoryStore(time=served.world.time)
+    upload = store.upload
+    is_full = True
+
+    def full(key: str, size: int, blocks: Iterable[bytes]) -> None:
+        if is_full and len(served.waits) > 3:
+            raise Unavailable("upload", store.name, key, "No space left on device", "make room there")
+        upload(key, size, blocks)
+
+    def swept(_store: object, _keep: object, _here_ms: float) -> Swept:
+        nonlocal is_full
+        is_full = False
+        return Swept(1, 1, 1, 1)
+
+    monkeypatch.setattr(store, "upload", full)
+    monkeypatch.setattr("tidelog.backup.upkeep.sweep.sweep", swept)
+    served.service._run()
+    assert not is_full
+    last = Catalog(store).newest().partitions["plain", 0]
+    assert last.end == served.world.log("plain").high_watermark
     served.world.stop()
