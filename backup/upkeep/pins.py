@@ -3,14 +3,15 @@
     pins/00000000000000000042-9f86d081884c7d65     cut 42 is being read, since the time that the store has of this object
 
 Who reads for long (a restore, a drill) pins the cut first. A sweep keeps pinned cuts; a pin that is older than `PIN_MS` is of
-somebody who was killed, and goes. With credentials that may only read there is no pin: then retention may be faster.
+somebody who was killed, or of a restore that was broken off, and goes. With credentials that may only read there is no pin: then
+retention may be faster.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,16 +35,18 @@ class Pin(NamedTuple):
 
 
 @contextmanager
-def pinned(store: ObjectStore, cut: int) -> Iterator[None]:
-    """Keep a cut from being swept meanwhile, as far as the credentials allow it. Blocks."""
+def pinned(store: ObjectStore, cut: int, is_needed: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Keep a cut from being swept meanwhile, as far as the credentials allow it. Blocks. `is_needed`, asked at the end: whether
+    somebody goes on with it later."""
     key = f"{PINS}{cut:020d}-{secrets.token_hex(8)}"
     with suppress(StoreError):  # what reads can do without it
         store.create(key, b"{}")
     try:
         yield
     finally:
-        with suppress(StoreError):
-            store.delete([key])
+        if not is_needed():
+            with suppress(StoreError):
+                store.delete([key])
 
 
 def pins(store: ObjectStore) -> list[Pin]:

@@ -87,7 +87,7 @@ def run(options: Any) -> int:
         cut = cut or chosen(catalog, options)
         passed_over = catalog.passed_over
         newest = _newest(catalog, cut)
-        with ProgressBar("restore") as bar, pinned(store, cut.header.number):
+        with ProgressBar("restore") as bar, pinned(store, cut.header.number, lambda: _is_unfinished(directories[0])):
             restore = Restore(
                 store,
                 cut,
@@ -125,6 +125,17 @@ def _newest(catalog: Catalog, cut: Cut) -> Cut:
         return catalog.newest()
     except NewerFormatError:
         return cut
+
+
+def _is_unfinished(directory: str) -> bool:
+    """True if a restore there is still to be gone on with: its cut has to be there then."""
+    from ....backup.restore.marker import read_marker
+    from ....storage.io.filesystem import RealFileSystem
+
+    try:
+        return read_marker(RealFileSystem(), directory) is not None
+    except OSError:  # the disk that broke it off
+        return True
 
 
 def _begun(catalog: Catalog, directory: str, options: Any) -> Cut | None:

@@ -16,6 +16,8 @@ from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.restore.marker import refuse_unfinished
 from tidelog.backup.store.files import FileStore
 from tidelog.backup.upkeep.drill import newest_drill, recorded
+from tidelog.backup.upkeep.retention import Keep
+from tidelog.backup.upkeep.sweep import sweep
 from tidelog.cli.main import main
 from tidelog.storage.clock import SystemTime
 from tidelog.storage.exceptions import DataDirectoryError
@@ -231,7 +233,12 @@ def test_a_disk_that_gets_full_is_told_and_the_same_command_goes_on(
     assert json.loads((new / "tidelog-restore").read_text())["cut"] == 2
     with pytest.raises(DataDirectoryError, match="a restore into it has not come to its end"):  # a daemon asks this
         refuse_unfinished(RealFileSystem(), [str(new)])
+    # Hours later, when retention would have taken it.
+    store.create(cut_key(3), store.read(cut_key(2)))
+    for number in (1, 2):
+        os.utime(tmp_path / "store" / cut_key(number), (0, 0))
+    assert sweep(store, Keep()).deleted_cuts == 1
     assert main(["restore", "--from", store.name, str(new)]) == 0
     assert not (new / "tidelog-restore").exists()
     assert main(["log", "verify", "--quiet", str(new)]) == 0
-    assert len(list(store.list(CUTS))) == 2
+    assert [stored.key for stored in store.list(CUTS)] == [cut_key(2), cut_key(3)]
