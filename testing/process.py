@@ -394,6 +394,9 @@ class _Child:
         return len(self._faults) - 1
 
 
+_OPTIONS = {"settings", "directory", "seed", "ahead_ms"}
+
+
 def main(options_text: str) -> int:
     """The child: opens, obeys until the input ends, stops cleanly."""
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -401,14 +404,14 @@ def main(options_text: str) -> int:
     # Here, not above: the parent does not need the daemon, which takes most of a start to import.
     from .broker import Broker
 
-    options = json.loads(options_text)
-    broker = Broker(
-        options.get("settings"),
-        directory=options.get("directory"),
-        seed=options.get("seed", 0),
-        ahead_ms=options.get("ahead_ms", 0.0),
-    )
     try:
+        options = _options(options_text)
+        broker = Broker(
+            options.get("settings"),
+            directory=options.get("directory"),
+            seed=options.get("seed", 0),
+            ahead_ms=options.get("ahead_ms", 0.0),
+        )
         broker.open()
     except BrokerError as error:
         _say({"failed": str(error)})
@@ -425,6 +428,19 @@ def main(options_text: str) -> int:
     finally:
         broker.close()
     return 0
+
+
+def _options(text: str) -> dict[str, Any]:
+    """The program's argument. BrokerError: it is none that was meant."""
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise BrokerError(f"the argument is not JSON: {error}") from None
+    if not isinstance(options, dict) or not isinstance(options.get("settings") or {}, dict):
+        raise BrokerError("the argument is an object, and so are the settings in it")
+    if unknown := sorted(options.keys() - _OPTIONS):
+        raise BrokerError(f"there is no option {', '.join(unknown)}; there are {', '.join(sorted(_OPTIONS))}")
+    return options
 
 
 class _Interrupted(Exception):

@@ -6,6 +6,7 @@ The tests use the fixtures of the installed plugin. What the same does to librdk
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
-from tidelog.testing import Broker, BrokerError, BrokerProcess, Rule, answer_error, request
+from tidelog.testing import Broker, BrokerError, BrokerProcess, Rule, answer_error, process, request
 
 AnyBroker = Broker | BrokerProcess
 
@@ -443,3 +444,22 @@ def test_a_produce_that_waits_for_no_answer_gets_none(by: str) -> None:
             client.send(request_frame(produced, 9))
             asked = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9, MetadataResponse)
             assert [topic.error_code for topic in asked.topics] == [0]
+
+
+@pytest.mark.parametrize(
+    ("argument", "why"),
+    [
+        ("rubbish", "the argument is not JSON"),
+        ("[1]", "the argument is an object"),
+        ('{"settings": 5}', "the argument is an object, and so are the settings"),
+        ('{"setings": {}}', "there is no option setings; there are ahead_ms, directory, seed, settings"),
+    ],
+)
+def test_a_process_that_is_asked_for_something_else_says_so(
+    argument: str, why: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs in other languages start it."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr(sys, "stdin", None)
+    assert process.main(argument) == 1
+    assert why in json.loads(capsys.readouterr().out)["failed"]
