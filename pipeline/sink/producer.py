@@ -220,6 +220,8 @@ class Producer:
         self._topics: set[str] = set()
         self._gathered: dict[int, list[Pending]] = {}
         self._flights: dict[int, deque[_Flight]] = {}
+        #: Why a batch was last refused that is sent again.
+        self._refusal = ""
         self.bytes_sent = 0
         #: Records that are in the log, by partition: all of them from the partition's first on.
         self.acknowledged: dict[Place, int] = {}
@@ -336,6 +338,7 @@ class Producer:
                 self.acknowledged[batch.place] = self.acknowledged.get(batch.place, 0) + batch.records
                 continue
             if code in _AGAIN or _is_retriable(code) or (code == _OUT_OF_ORDER and not in_order):
+                self._refusal = result.error_message or error_text(code)
                 failed.append(batch)
                 continue
             blamed = tuple((error.batch_index, error.batch_index_error_message or "") for error in result.record_errors)
@@ -374,7 +377,7 @@ class Producer:
                         deadline = self._clock() + self._timeout_s
                         pause = self._client.settings.backoff_ms / 1000
                         continue
-                    why = "its leader is not ready"
+                    why = self._refusal
             except BrokerUnreachableError as error:
                 why = error
             if self._clock() + pause > deadline:

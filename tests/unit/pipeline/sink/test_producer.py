@@ -49,13 +49,14 @@ def address(node: int) -> tuple[str, int]:
 @dataclass
 class Cluster:
     """Brokers that check sequence numbers as Kafka's do. `leaders`: of each partition, −1 for none; `errors`: answered for a
-    partition, one after the other, in place of an append; `down`: brokers that refuse connections."""
+    partition, one after the other, in place of an append, with the words `said`; `down`: brokers that refuse connections."""
 
     leaders: list[int]
     nodes: Sequence[int] = (1, 2)
     errors: dict[int, list[ErrorCode]] = field(default_factory=dict)
     logs: dict[int, list[bytes]] = field(default_factory=dict)
     coordinators: dict[str, int] = field(default_factory=dict)
+    said: str | None = None
     topic_errors: list[ErrorCode] = field(default_factory=list)
     added: list[int] = field(default_factory=list)
     ended: list[tuple[int, str]] = field(default_factory=list)
@@ -72,9 +73,14 @@ class Cluster:
         settings = ClientSettings(tuple(address(node) for node in self.nodes))
         return KafkaClient(settings, connect=self.brokers.connect, clock=lambda: self.pauses, sleep=self.sleep)
 
-    def producer(self, client: KafkaClient, transactional_id: str | None = None) -> Producer:
+    def producer(self, client: KafkaClient, transactional_id: str | None = None, **options: Any) -> Producer:
         return Producer(
-            client, ProducerId(7, 0), transactional_id=transactional_id, clock=lambda: self.pauses, sleep=self.sleep
+            client,
+            ProducerId(7, 0),
+            transactional_id=transactional_id,
+            clock=lambda: self.pauses,
+            sleep=self.sleep,
+            **options,
         )
 
     def sleep(self, seconds: float) -> None:
@@ -116,7 +122,9 @@ class Cluster:
                     name=TOPIC,
                     partition_responses=[
                         PartitionProduceResponse(
-                            index=part.index, error_code=self._append(node, part.index, bytes(part.records or b""))
+                            index=part.index,
+                            error_code=self._append(node, part.index, bytes(part.records or b"")),
+                            error_message=self.said,
                         )
                         for part in topic.partition_data
                     ],
@@ -238,6 +246,24 @@ def test_what_was_accepted_behind_a_refused_batch_counts_as_written() -> None:
         producer.settle()
     written = {(TOPIC, number): len(cluster.values(number)) for number in range(3)}
     assert producer.acknowledged == written == {(TOPIC, 0): 1, (TOPIC, 1): 1, (TOPIC, 2): 3}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [("the disk is full but for its reserve", "the disk is full"), (None, "KAFKA_STORAGE_ERROR: the disk")],
+)
+def test_who_waits_for_a_broker_that_takes_nothing_is_told_its_reason(said: str | None, why: str) -> None:
+    """It was told that the leader was not ready, whatever the broker said."""
+    cluster = Cluster([1], nodes=(1,), errors={0: [ErrorCode.KAFKA_STORAGE_ERROR] * 10_000}, said=said)
+    waits: list[str] = []
+    with cluster.client() as client:
+        producer = cluster.producer(client, on_wait=waits.append)
+        producer.partitions(TOPIC)
+        producer.send(TOPIC, [batch(0, 0, b"a")])
+        with pytest.raises(DeliveryError, match=f"were not taken within delivery.timeout.ms .*: {why}"):
+            producer.flush()
+    assert waits
+    assert all(text.startswith(f"t-0: {why}") for text in waits)
 
 
 def test_a_topic_in_the_making_is_waited_for_and_one_that_may_not_be_seen_is_told() -> None:
