@@ -91,8 +91,8 @@ class ProducerCheck:
         for offset, path in snapshots:
             if offset == first_offset and (entries := self._read(path)) is not None:
                 self._unknown_below = 0
+                self._state.load_entries(entries)
                 for entry in entries:
-                    self._state.load_entry(entry)
                     self._last_event[entry.producer_id] = first_offset - 1
                     if entry.current_txn_first_offset is not None:
                         self._inherited.add(entry.producer_id)

@@ -546,16 +546,15 @@ class ProducerStateManager:
     def load(self, pending: PendingSnapshot) -> None:
         """Take the state that a snapshot tells, in the place of all that is known. CorruptSnapshotError."""
         self.truncate_fully_and_start_at(pending.offset)
-        for entry in decode_snapshot(pending.data):
-            self.load_entry(entry)
+        self.load_entries(decode_snapshot(pending.data))
 
-    def load_entry(self, entry: ProducerStateEntry) -> None:
-        """Add an entry with its open transaction, from a snapshot."""
-        self._producers[entry.producer_id] = entry
-        first = entry.current_txn_first_offset
-        if first is not None:
-            self.ongoing[first] = entry.producer_id
-            self.ongoing = dict(sorted(self.ongoing.items()))
+    def load_entries(self, entries: Iterable[ProducerStateEntry]) -> None:
+        """Add entries of a snapshot, with their open transactions."""
+        for entry in entries:
+            self._producers[entry.producer_id] = entry
+            if entry.current_txn_first_offset is not None:
+                self.ongoing[entry.current_txn_first_offset] = entry.producer_id
+        self.ongoing = dict(sorted(self.ongoing.items()))
 
     def _clear(self) -> None:
         self._producers.clear()

@@ -28,7 +28,7 @@ def test_a_control_batch_that_cleaning_has_emptied_ends_its_transaction() -> Non
     producers = ProducerStateManager("/t-0", FakeFileSystem(), MockTime())
     for producer_id, first in ((7, 3), (8, 5)):
         last = (BatchMetadata(0, first, 0, START_MS),)
-        producers.load_entry(ProducerStateEntry(producer_id, 2, -1, START_MS, first, last))
+        producers.load_entries([ProducerStateEntry(producer_id, 2, -1, START_MS, first, last)])
     marker = [Record(0, START_MS, b"\0\0\0\1", b"\0\0\0\0\0\0")]
     batch = emptied(
         build_batch(
