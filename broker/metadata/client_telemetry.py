@@ -33,6 +33,8 @@ _CODECS = frozenset({0, *ACCEPTED_CODECS})
 #: A push may grow to this many times `telemetry.max.bytes` when it is decompressed.
 MOST_GROWTH = 16
 MAX_CLIENTS = 16_384
+#: Characters of a client's id that are matched, and kept with the client: it may have 32,767.
+MOST_MATCHED = 256
 DEFAULT_INTERVAL_MS = 300_000
 _SHORTEST_MEMORY_MS = 60_000
 _ALL = "*"
@@ -207,8 +209,10 @@ class ClientTelemetry:
 
 
 def attributes_of(client_id: str | None, software: tuple[str, str], address: str, port: int) -> dict[str, str]:
-    """Attributes of a client that subscriptions can match, except its instance id."""
-    values = ("", client_id or "", *software, address, str(port))
+    """Attributes of a client that subscriptions can match, except its instance id; of a client id the first `MOST_MATCHED`
+    characters.
+    """
+    values = ("", (client_id or "")[:MOST_MATCHED], *software, address, str(port))
     return dict(zip(MATCHED, values, strict=True))
 
 

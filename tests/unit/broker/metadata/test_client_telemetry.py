@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from pathlib import Path
+from time import thread_time
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.get_telemetry_subscriptions import get_telemetry_subscriptions
 from tidelog.broker.apis.push_telemetry import push_telemetry
 from tidelog.broker.metadata import client_telemetry
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from tidelog.protocol.messages.push_telemetry import PushTelemetryRequest
 from tidelog.protocol.records.exceptions import RecordError
@@ -144,6 +145,25 @@ async def test_a_subscription_of_kafkas_that_cannot_be_read_here_keeps_none_from
         assert (answer.error_code, list(answer.requested_metrics), answer.push_interval_ms) == (0, ["a", "c"], 200)
         subscribe(world)
         assert caplog.text.count("java is for no client") == 1
+
+
+async def test_no_client_holds_the_loop_by_the_length_of_its_id(tmp_path: Path) -> None:
+    """RE2 copied what groups capture for each character: one client took a minute."""
+    async with topic_world(tmp_path) as world:
+        await subscription(world, "groups", metrics="b", match=f"client_id={'(a?)' * 1000}a*")
+        began = thread_time()
+        assert list(subscribe(world, client_id="a" * 32_767).requested_metrics) == ["b"]
+        assert thread_time() - began < 0.5
+        with pytest.raises(ProtocolError, match="too large"):
+            await subscription(world, "large", metrics="b", match=f"client_id={'(.*a)' * 3000}b")
+
+
+async def test_of_a_clients_id_no_more_is_kept_than_is_matched(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        await subscription(world, "one", metrics="a", match="client_id=app-.*")
+        assert list(subscribe(world, client_id="app-" + "x" * 32_000).requested_metrics) == ["a"]
+        (client,) = world.telemetry._clients.values()
+        assert len(client.attributes["client_id"]) == client_telemetry.MOST_MATCHED
 
 
 async def test_clients_that_do_not_come_again_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
