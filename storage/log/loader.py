@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.records.exceptions import CorruptRecordError
@@ -257,9 +258,9 @@ class LogLoader:
                 jitter_ms=self._jitter(jitter_ms) if jitter_ms else 0,
             )
             segments.append(segment)
-        # Pass 4 sees it when it comes to it.
-        for segment in segments[:-1] if self._clean else segments[: self._first_to_recover(segments)]:
-            following = segments[segments.index(segment) + 1]
+        # What is to be recovered pass 4 sees when it comes to it.
+        closed = segments if self._clean else segments[: self._first_to_recover(segments) + 1]
+        for segment, following in pairwise(tuple(closed)):
             if following.base_offset - 1 - segment.base_offset > MAX_RELATIVE_OFFSET and segment_split.is_too_wide(
                 segment
             ):

@@ -12,6 +12,7 @@ from support.mock_time import START_MS
 from support.patience import PATIENCE_S
 from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.segment.log_segment import LogSegment
 from tidelog.storage.segment.names import file_name
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "records"
@@ -48,6 +49,31 @@ def test_a_clean_start_reads_the_end_of_the_active_segment_only(world: World) ->
     world.stop()
     changed = {operation.path for operation in world.fake.trace if "/t-0/" in operation.path}
     assert not changed  # an idle log is left as it was
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_start_looks_for_no_segment_among_all_the_others(monkeypatch: pytest.MonkeyPatch, was_clean: bool) -> None:
+    """Of 10,000 segments that took half a second of a processor."""
+    world = World()
+    world.start(segment_bytes=100, retention_ms=-1)
+    for _ in range(40):
+        append(world.log(), "a" * 50)
+    world.log().flush()
+    world.manager.checkpoint_recovery_points()
+    if was_clean:
+        world.stop()
+    else:
+        world.kill()
+    compared = [0]
+
+    def is_same(one: LogSegment, other: object) -> bool:
+        compared[0] += 1
+        return one is other
+
+    monkeypatch.setattr(LogSegment, "__eq__", is_same)
+    world.start(segment_bytes=100, retention_ms=-1)
+    assert world.log().segment_count == 40
+    assert compared[0] < 40
 
 
 def test_recovery_begins_in_the_segment_of_the_recovery_point(world: World) -> None:
