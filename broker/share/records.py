@@ -76,8 +76,10 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 def is_coordinator_key(text: str) -> bool:
-    """True for GROUP:TOPIC-ID:PARTITION. A group's name may have colons of its own."""
-    return re.fullmatch(r"(?s:.*)\S(?s:.*):[A-Za-z0-9_-]{22}:[0-9]+", text) is not None
+    """True for GROUP:TOPIC-ID:PARTITION. A group's name may have colons of its own, and is not blank."""
+    # No expression for the whole: it would try each two places of a name of 32,767 characters.
+    group, *where = text.rsplit(":", 2)
+    return group.strip() != "" and re.fullmatch("[A-Za-z0-9_-]{22}:[0-9]+", ":".join(where)) is not None
 
 
 def snapshot_key(key: SharePartitionKey) -> bytes:
