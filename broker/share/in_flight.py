@@ -9,7 +9,7 @@ batches may be offsets that the log does not have. Pure: no clock, no log.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from .records import RecordState
@@ -127,6 +127,12 @@ class InFlight:
         while end < len(self.batches) and self.batches[end].first <= last:
             end += 1
         return self.batches[begin:end]
+
+    def reach(self, first: int, last: int) -> tuple[int | None, int]:
+        """Where the batches begin and end that have an offset there; (None, 0): there are none."""
+        begin = bisect_left(self.batches, first, key=lambda batch: batch.last)
+        end = bisect_right(self.batches, last, key=lambda batch: batch.first)
+        return (self.batches[begin].first, self.batches[end - 1].last) if begin < end else (None, 0)
 
     def add(self, batch: InFlightBatch) -> None:
         """Append a batch behind all others."""

@@ -194,18 +194,18 @@ class SharePartition:
         self._advance()
         return giving.acquired
 
-    def archive_acquired(self, spans: Iterable[Span], acquired: Sequence[Acquired]) -> list[Acquired]:
-        """Takes back what was just acquired of records that were aborted; returns what is left."""
-        for span in spans:
-            for lot in acquired:
-                first, last = max(lot.first, span.base), min(lot.last, span.last)
-                for batch in self.in_flight.between(first, last) if first <= last else ():
-                    for run in batch.carve(first, last):
-                        _set(run, ARCHIVED)
-                    batch.join()
-            acquired = [part for lot in acquired for part in _without(lot, span)]
-        self._advance()
-        return list(acquired)
+    def archive_acquired(self, spans: Sequence[Span], acquired: Sequence[Acquired]) -> list[Acquired]:
+        """Takes back what was just acquired of records that were aborted; returns what is left. Both in order of offset."""
+        left, lost = _divided(acquired, spans)
+        for first, last in lost:
+            for batch in self.in_flight.between(first, last):
+                for run in batch.carve(first, last):
+                    _set(run, ARCHIVED)
+        if lost:
+            for batch in self.in_flight.between(lost[0].base, lost[-1].last):
+                batch.join()
+            self._advance()
+        return left
 
     def _archive_missing(self, first: int, end: int) -> None:
         """The log has nothing in [first, end): nobody shall wait for what was to be delivered again there."""
@@ -292,10 +292,10 @@ class SharePartition:
 
     def _check_range(self, first: int, last: int) -> None:
         """Raises ProtocolError unless both ends are, or were, in flight."""
-        found = self.in_flight.between(self.start_offset, last)
-        if not found or found[0].first > max(first, self.start_offset):
+        begin, end = self.in_flight.reach(self.start_offset, last)
+        if begin is None or begin > max(first, self.start_offset):
             raise ProtocolError(ErrorCode.INVALID_RECORD_STATE, f"offset {first} is with nobody")
-        if found[-1].last < last:
+        if end < last:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"offset {last} was never delivered")
 
     def _runs(self, first: int, last: int) -> Iterator[Run]:
@@ -403,7 +403,6 @@ class _Giving:
             if is_last_time or taken >= most or (self.left <= 0 and self._is_strict):
                 break
         batch.join()
-        self._merge()
         if is_throttled:  # nothing else comes with it
             self.left = 0
 
@@ -462,20 +461,14 @@ class _Giving:
             run.delivery_count += 1
             run.member = self._member
             run.deadline_ms = self._deadline_ms
-            self.acquired.append(Acquired(run.first, run.last, run.delivery_count))
+            before = self.acquired[-1] if self.acquired and not is_new else None
+            if before is not None and before.last + 1 == run.first and before.delivery_count == run.delivery_count:
+                self.acquired[-1] = before._replace(last=run.last)  # neighbours that were delivered as often are one
+            else:
+                self.acquired.append(Acquired(run.first, run.last, run.delivery_count))
         self.left -= last - first + 1
         if is_new:
             batch.join()
-
-    def _merge(self) -> None:
-        """Neighbours in the answer that were delivered as often are one."""
-        merged: list[Acquired] = []
-        for lot in self.acquired:
-            if merged and merged[-1].last + 1 == lot.first and merged[-1].delivery_count == lot.delivery_count:
-                merged[-1] = merged[-1]._replace(last=lot.last)
-            else:
-                merged.append(lot)
-        self.acquired = merged
 
 
 def _set(run: Run, state: RecordState) -> None:
@@ -527,11 +520,23 @@ def _same_types(first: int, last: int, types: Sequence[int]) -> Iterator[tuple[i
             begin = index
 
 
-def _without(lot: Acquired, span: Span) -> Iterator[Acquired]:
-    if span.last < lot.first or lot.last < span.base:
-        yield lot
-        return
-    if lot.first < span.base:
-        yield lot._replace(last=span.base - 1)
-    if lot.last > span.last:
-        yield lot._replace(first=span.last + 1)
+def _divided(acquired: Sequence[Acquired], spans: Sequence[Span]) -> tuple[list[Acquired], list[Span]]:
+    """What of `acquired` is in none of the spans, and what is in one; all in order, and none overlapping."""
+    left: list[Acquired] = []
+    lost: list[Span] = []
+    at = 0
+    for lot in acquired:
+        first = lot.first
+        while at < len(spans) and spans[at].base <= lot.last:
+            base, last = max(spans[at].base, first), min(spans[at].last, lot.last)
+            if base <= last:
+                if first < base:
+                    left.append(lot._replace(first=first, last=base - 1))
+                lost.append(Span(base, last))
+                first = last + 1
+            if spans[at].last > lot.last:
+                break  # the next lot may begin within it
+            at += 1
+        if first <= lot.last:
+            left.append(lot._replace(first=first))
+    return left, lost
