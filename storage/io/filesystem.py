@@ -15,6 +15,7 @@ import errno
 import os
 import struct
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
@@ -297,6 +298,18 @@ def write_new(file_system: FileSystem, path: StrPath, data: Buffer) -> None:
     finally:
         file.close()
     file_system.sync_directory(os.path.dirname(target) or ".")
+
+
+def unlink_all(file_system: FileSystem, paths: Iterable[str]) -> None:
+    """Remove files, if they are there. The first OSError is raised when all were tried: one that stays keeps no other's room."""
+    failure: OSError | None = None
+    for path in paths:
+        try:
+            file_system.unlink(path, missing_ok=True)
+        except OSError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def _pread(fd: int, length: int, offset: int) -> bytes:
@@ -706,12 +719,21 @@ class RealFileSystem:
 
     def remove_tree(self, path: StrPath) -> None:
         # Another thread may be deleting the same segment files: what is gone already is fine.
+        left: OSError | None = None  # of the first that stays, which keeps its directories, and nothing else
         for directory, subdirectories, files in os.walk(path, topdown=False):
-            for name in files:
-                self.unlink(os.path.join(directory, name), missing_ok=True)
+            try:
+                unlink_all(self, (os.path.join(directory, name) for name in files))
+            except OSError as error:
+                left = left or error
             for name in subdirectories:
-                with suppress(FileNotFoundError):
+                try:
                     os.rmdir(os.path.join(directory, name))
+                except FileNotFoundError:
+                    pass
+                except OSError as error:
+                    left = left or error
+        if left is not None:
+            raise left
         with suppress(FileNotFoundError):
             os.rmdir(path)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import KafkaStorageError, LogClosedError, StorageError, raised_again
+from ..io.filesystem import unlink_all
 from ..io.sync_group import sync_group
 from ..ledger.keeper import LedgerKeeper
 from ..ledger.ledger import SegmentExtent
@@ -535,12 +537,7 @@ class LocalLog:
                 )
                 break
         if marked:
-            file_system = self.directory.file_system
-
-            def delete() -> None:
-                for path in marked:
-                    file_system.unlink(path, missing_ok=True)
-
+            delete = partial(unlink_all, self.directory.file_system, marked)
             self._scheduler.schedule("delete-file", delete, self.directory.config.file_delete_delay_ms)
 
     # --- truncation: under all three locks ---

@@ -20,10 +20,12 @@ the segment: `LogSegment.pin`. Their space is free when the last reader is done.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import StorageError
 from ..index.time_index import TimestampOffset
+from ..io.filesystem import unlink_all
 from .log_segment import LogSegment
 from .names import CLEANED_STAGE, DELETED_STAGE, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, SWAP_STAGE
 
@@ -124,13 +126,8 @@ class SegmentSwap:
         """A function that removes the old files, to be called once the new segments are published. OSError: the next
         load removes them.
         """
-        file_system, paths = self._fs, self._deleted  # and not the segments, which live as long as somebody holds them
-
-        def delete() -> None:
-            for path in paths:
-                file_system.unlink(path, missing_ok=True)
-
-        return delete
+        # The paths, and not the segments, which live as long as somebody holds them.
+        return partial(unlink_all, self._fs, self._deleted)
 
     def segments(self, *, created_ms: int) -> list[LogSegment]:
         """Objects for the new segments, to be published after `commit`."""

@@ -138,6 +138,27 @@ def test_directories(system: FileSystem, home: str) -> None:
         system.list_directory(f"{home}/nowhere")
 
 
+def test_a_file_that_stays_keeps_no_other_one_of_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic's files went no further than the first one that a disk does not let go, with each start again."""
+    system, unlink = RealFileSystem(), RealFileSystem.unlink
+    for name in ("a", "b", "c", "sub/d"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    def refused(self: RealFileSystem, path: str, *, missing_ok: bool = False) -> None:
+        if path.endswith("/b"):
+            raise PermissionError(errno.EPERM, "immutable", path)
+        unlink(self, path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(RealFileSystem, "unlink", refused)
+    with pytest.raises(PermissionError):
+        system.remove_tree(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b"]
+    monkeypatch.undo()
+    system.remove_tree(tmp_path)
+    assert not tmp_path.exists()
+
+
 def test_rename_and_unlink(system: FileSystem, home: str) -> None:
     system.write_new(f"{home}/a", b"a")
     system.write_new(f"{home}/b", b"b")

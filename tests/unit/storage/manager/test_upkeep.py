@@ -316,3 +316,21 @@ def test_a_log_with_append_times_is_written_to_whose_last_records_are_damaged() 
     world.start(message_timestamp_type="LogAppendTime")
     assert append(world.log(), "b") == 1
     world.stop()
+
+
+def test_a_file_that_a_disk_does_not_remove_keeps_no_other_one(world: World) -> None:
+    """Else the room of all that was deleted together with it is taken until a restart."""
+    world.start(segment_bytes=100, retention_ms=0)
+    log = world.log()
+    for value in "abc":
+        append(log, value * 50, timestamp=START_MS - 1)
+    assert len(log.delete_old_segments()) == 3
+    stuck = f"{0:020d}.index.deleted"
+    world.fake.fail_when(
+        lambda operation: (
+            OSError(errno.EIO, "bad") if operation.kind == "unlink" and operation.path.endswith(stuck) else None
+        )
+    )
+    with pytest.raises(OSError, match="bad"):
+        world.time.advance(log.config.file_delete_delay_ms)
+    assert [path.rpartition("/")[2] for path in world.fake.paths() if path.endswith(".deleted")] == [stuck]
