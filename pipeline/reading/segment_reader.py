@@ -69,7 +69,9 @@ def read_split(
             if not decoder.is_done:
                 # With the file open: a later segment may have its inode as soon as it is closed and deleted.
                 read = None if file is None else segment.inode
-                segment = _next_segment(split, decoder.next_offset, read, fail_on_data_loss=fail_on_data_loss)
+                segment = _next_segment(
+                    split, decoder.next_offset, read, fail_on_data_loss=fail_on_data_loss, skipped=decoder.skipped
+                )
         finally:
             if file is not None:
                 file.close()
@@ -125,10 +127,12 @@ def _start(file: File, segment: SegmentFile, position: int, offset: int) -> int:
     return start_position(file, segment, offset) if position == LOOK_UP else position
 
 
-def _next_segment(split: Split, offset: int, read: int | None, *, fail_on_data_loss: bool) -> SegmentFile | None:
-    """Segment that holds `offset` or what follows it now; None if that lies behind the split.
+def _next_segment(
+    split: Split, offset: int, read: int | None, *, fail_on_data_loss: bool, skipped: int = 0
+) -> SegmentFile | None:
+    """Segment that holds `offset` or what follows it now; None if that lies behind the split. DataLossError.
 
-    `read`: inode of the file that is open and has been read to its end.
+    `read`: inode of the file that is open and has been read to its end. `skipped`: damaged batches, whose offsets nobody knows.
     """
     directory = split.segment.directory
     # A log.dir that is not there either is one that this machine does not see.
@@ -148,6 +152,13 @@ def _next_segment(split: Split, offset: int, read: int | None, *, fail_on_data_l
             return None
         if segment.inode != read:
             return segment
+    # A log ends with its last batch, or with the name of a segment that has none yet: here there is no gap of compaction's.
+    if fail_on_data_loss and not skipped:
+        raise DataLossError(
+            f"{split.topic}-{split.partition}: offsets {offset} to {split.end_offset - 1} are gone: the files in {directory} end "
+            "before them, so the log was truncated while they were to be read, or these are not all that its broker has; set "
+            "failOnDataLoss to false to go on without them"
+        )
     return None
 
 

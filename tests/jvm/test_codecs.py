@@ -52,12 +52,12 @@ def both(jvm: Jvm, batch: bytes, how: str = "") -> tuple[list[Row] | str, list[R
         found: list[list[Row] | str] = []
         try:
             split = Split("t", 0, 0, 1 << 40, list_segments(home / "t-0")[0], 0)
-            parts = list(read_split(split, skip_corrupt="s" in how))
+            parts = list(read_split(split, skip_corrupt="s" in how, fail_on_data_loss=False))
             found.append([row for columns in parts for row in rows_of(columns)])
         except CorruptLogError:
             found.append("CorruptLogException")
         try:
-            found.append(jvm.rows(home, "t", 0, 0, 1 << 40, how=how))
+            found.append(jvm.rows(home, "t", 0, 0, 1 << 40, how=f"{how}g"))
         except JvmError as error:
             found.append(error.kind)
         return found[0], found[1]

@@ -103,9 +103,23 @@ def test_a_segment_that_cleaning_replaces_is_read_as_it_was_and_the_rest_as_it_i
     write_log(directory, segments)
     rows = jvm.stream(tmp_path, "t", 0, 0, 60)
     found = [next(rows).offset]
+    write_segment(directory, 60, [])  # the active one, which cleaning leaves
     write_segment(directory, 0, [batch(29), batch(31), batch(45)])
     (directory / f"{30:020d}.log").unlink()
     assert found + [row.offset for row in rows] == [*range(30), 31, 45]
+
+
+@pytest.mark.parametrize("first", [0, 35, 38])
+def test_files_that_end_before_the_split_are_told(jvm: Jvm, tmp_path: Path, first: int) -> None:
+    """The daemon has truncated them since, or they are a copy of which its broker knows more."""
+    write_log(tmp_path / "t-0", [[batch(at) for at in range(30)], [batch(at) for at in range(30, 36)]])
+    with pytest.raises(
+        JvmError, match=rf"DataLostException.*t-0: offsets {max(36, first)} to 39 are gone: the files in .* end"
+    ):
+        jvm.rows(tmp_path, "t", 0, first, 40)
+    assert [row.offset for row in jvm.rows(tmp_path, "t", 0, first, 40, how="g")] == list(range(first, 36))
+    write_segment(tmp_path / "t-0", 40, [])
+    assert [row.offset for row in jvm.rows(tmp_path, "t", 0, first, 40)] == list(range(first, 36))
 
 
 @pytest.mark.parametrize("is_joined", [False, True])
@@ -261,9 +275,9 @@ def test_a_count_believes_headers_and_opens_what_has_gaps(jvm: Jvm, tmp_path: Pa
     data = bytearray(path.read_bytes())
     data[len(batch(0, 5)) + 61] = 0  # the first record of the second batch claims no bytes
     path.write_bytes(data)
-    assert jvm.count(tmp_path, "t", 0, 0, 30, how="n") == 12
+    assert jvm.count(tmp_path, "t", 0, 0, 26, how="n") == 12
     with pytest.raises(JvmError, match=r"CorruptLogException.*checksum"):
-        jvm.count(tmp_path, "t", 0, 0, 30)
+        jvm.count(tmp_path, "t", 0, 0, 26)
 
 
 def test_a_size_that_a_damaged_header_claims_takes_no_memory(jvm: Jvm, tmp_path: Path) -> None:

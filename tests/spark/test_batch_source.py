@@ -72,7 +72,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
             if chance.random() < 0.1:
                 segments.append([])
         write_log(home / f"{topic}-{partition}", [one for one in segments if one], index_interval=1000)
-        ends[topic, partition] = offset
+        ends[topic, partition] = records[-1].offset + 1
     write_checkpoint(home / "replication-offset-checkpoint", ends)
     return home, sorted(rows)
 

@@ -94,7 +94,7 @@ def random_log(chance: random.Random, batches: int = 50) -> RandomLog:
         if chance.random() < 0.15:
             log.segments.append([])
     log.segments = [segment for segment in log.segments if segment]
-    log.end = end
+    log.end = end = last + 1  # without a segment behind it a log ends with its last batch
     log.stable = min((first for first, _ in open_since.values()), default=end)
     return log
 

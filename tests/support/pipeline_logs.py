@@ -118,7 +118,7 @@ def random_logs(draw: st.DrawFn, least_format: int = 0) -> RandomLog:
         if draw(st.integers(0, 3)) == 0:
             log.segments.append([])
     log.segments = [segment for segment in log.segments if segment]
-    log.end = end
+    log.end = end = last + 1  # without a segment behind it a log ends with its last batch
     log.stable = min(open_since.values(), default=end)
     log.start = draw(st.integers(log.first, end))
     return log

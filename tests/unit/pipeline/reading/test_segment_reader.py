@@ -220,6 +220,25 @@ def test_a_batch_that_is_cut_off_where_there_should_be_records_is_damage(directo
         offsets(split)
 
 
+@pytest.mark.parametrize("first", [0, 35, 38])
+def test_files_that_end_before_the_split_are_told(directory: Path, first: int) -> None:
+    """The daemon has truncated them since, or they are a copy of which its broker knows more."""
+    path = segment(directory, 30)
+    split = replace(splits_of(directory, 1 << 20)[0], first_offset=first)
+    path.write_bytes(b"".join(BATCHES[30:36]))
+    with pytest.raises(
+        DataLossError, match=rf"t-0: offsets {max(36, first)} to 39 are gone: the files in .* end before"
+    ):
+        offsets(split)
+    assert offsets(split, fail_on_data_loss=False) == list(range(first, 36))
+
+
+def test_a_segment_that_has_no_batch_yet_is_where_a_log_ends(directory: Path) -> None:
+    write_segment(directory, 50, [])
+    (split,) = plan("t", 0, list_segments(directory), 0, 50, 1 << 20)
+    assert offsets(split) == list(range(40))
+
+
 def test_batches_larger_than_a_chunk_are_read(tmp_path: Path) -> None:
     sizes = (9_000_000, 10, 5_000_000)
     large = [build_batch([Record(0, 1, b"a", bytes(size))], base_offset=offset) for offset, size in enumerate(sizes)]

@@ -212,6 +212,12 @@ final class BatchStream implements Closeable {
                 return found;
             }
         }
+        // A log ends with its last batch, or with the name of a segment that has none yet: here there is no gap of compaction's.
+        if (options.failOnDataLoss() && skipped == 0) {
+            throw new DataLostException(partition + ": offsets " + nextOffset + " to " + (until - 1)
+                    + " are gone: the files in " + directory + " end before them, so the log was truncated while they were to be "
+                    + "read, or these are not all that its broker has; set failOnDataLoss to false to go on without them");
+        }
         return null;
     }
 
