@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from ...storage.index.transaction_index import AbortedTxn
     from ...storage.values import FetchDataInfo
 
+MOST_SPANS = 1000
+"""Log batches that are looked at in one piece, and no further partition's once there are records: some 4 ms. A partition's are
+looked at together, as many as it may have in flight."""
 RECORD_LIMIT = 1
 """The acquire mode in which `max_records` is not exceeded (KIP-1206)."""
 
@@ -70,6 +73,7 @@ class ShareFetchJob:
         self._held: list[tuple[TopicIdPartition, HeldPartition]] = []
         self._errors: Rows = {}
         self._session: ShareSession | None = None
+        self._looked_at = 0
         #: Of records in the answer.
         self.fetched_bytes = 0
 
@@ -225,8 +229,9 @@ class ShareFetchJob:
                 has_records = left < self._request.max_records
                 here = [(where, held) for where, held in some if not held.is_fenced]
                 reads = self._read(here, sharing=len(self._held), has_records=has_records)
+                self._looked_at = 0
                 for read in reads:
-                    row, count = self._acquire(read, left)
+                    row, count = self._acquire(read, self._room(left))
                     left -= count
                     rows[read.where] = row
                 have_passed = have_passed or _have_passed(reads)
@@ -299,8 +304,9 @@ class ShareFetchJob:
             return None
         rows: Rows = {}
         left = self._request.max_records
+        self._looked_at = 0
         for read in reads:
-            row, count = self._acquire(read, left)
+            row, count = self._acquire(read, self._room(left))
             left -= count
             rows[read.where] = row
         if last or any(row.records is not None or row.error for row in rows.values()):
@@ -347,6 +353,10 @@ class ShareFetchJob:
             reads.append(_Read(where, held, offset, info, aborted))
         return reads
 
+    def _room(self, left: int) -> int:
+        """Records that the next partition may give, of so many that are left."""
+        return 0 if left < self._request.max_records and self._looked_at >= MOST_SPANS else left
+
     def _acquire(self, read: _Read, max_records: int) -> tuple[PartitionAnswer, int]:
         """The row, and how many records the member has by it."""
         where, info = read.where, read.info
@@ -359,8 +369,12 @@ class ShareFetchJob:
 
     def _acquired(self, read: _Read, max_records: int) -> tuple[PartitionAnswer, int]:
         where, held, offset, info, aborted = read
+        if max_records <= 0:
+            info.release()
+            return PartitionAnswer(where.partition), 0
         request, share = self._request, held.share
         spans = read_spans(info, offset + self._limits.max_record_locks, aborted)
+        self._looked_at += len(spans.spans)
         acquired = share.acquire(
             self._key.member,
             spans.spans,

@@ -19,7 +19,9 @@ from support.patience import PATIENCE_S, until
 from support.share_client import ACCEPT, REJECT, RELEASE, RENEW, ShareClient
 from support.wire_client import WireClient
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
+from tidelog.broker.share import fetch as share_fetch
 from tidelog.broker.share.coordinator import ShareCoordinator
+from tidelog.broker.share.log_spans import read_spans
 from tidelog.broker.share.manager import SharePartitions
 from tidelog.broker.share.sessions import MemberKey, TopicIdPartition
 from tidelog.cli.groups import describe as describe_groups
@@ -1022,6 +1024,37 @@ def test_a_fetch_that_the_disk_failed_once_has_what_came_while_it_waited(
     produced.join()
     assert [row.error_code for topic in answer.responses for row in topic.partitions] == [ErrorCode.NONE]
     assert ann.values == {0: [b"late"]}
+
+
+def test_a_fetch_looks_at_no_more_log_batches_than_it_gives_records_of(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looked at those of all partitions: a hundred with 2,000 batches of one record each held others up for 0.4 s."""
+    world.broker.create_topic("ten", 10)
+    for partition in range(10):
+        for value in "ab":
+            world.produce(f"{value}{partition}", topic="ten", partition=partition)
+    looked_at: list[int] = []
+
+    def noted(info: Any, *arguments: Any) -> Any:
+        spans = read_spans(info, *arguments)
+        looked_at.append(len(spans.spans))
+        return spans
+
+    monkeypatch.setattr(share_fetch, "read_spans", noted)
+    ann = world.opened(ShareClient(world.address, "g", "ann"))
+    assert ann.join("ten").error_code == 0
+    ann.partitions = tuple(range(10))
+    ann.fetch(max_records=2)
+    assert (looked_at, len(ann.got)) == ([2], 1)
+    monkeypatch.setattr(share_fetch, "MOST_SPANS", 3)
+    given = list(ann.got)
+    while len(given) < 10:  # the others' come with later fetches
+        looked_at.clear()
+        ann.fetch()
+        assert sum(looked_at) == 2 * len(ann.got) <= 4
+        given += ann.got
+    assert sorted(given) == list(range(10))
 
 
 def test_a_long_stretch_of_aborted_records_is_passed_over_at_once(world: World) -> None:
