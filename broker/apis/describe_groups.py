@@ -1,7 +1,7 @@
 """DescribeGroups, API key 15, versions 0 to 6: groups with their members.
 
 - 3 may ask what the client is allowed to do: everything, as long as there is no authoriser; 4 has static members.
-- A group is told once, however often it is named: a request has room for a million names, and a group may have megabytes.
+- A group is told once, however often it is named: a request may have thousands of names, and a group megabytes.
 - A group that does not exist is shown as Dead without error up to 5, as GROUP_ID_NOT_FOUND from 6 on (KIP-1043).
 """
 

@@ -56,7 +56,7 @@ def _steps(
     for group in request.groups:
         yield 1
         if group.topics is None:
-            if group.group_id in told:  # a million names have room, and each may have very many partitions
+            if group.group_id in told:  # a request may have thousands of names, and a group as many partitions
                 continue
             told.add(group.group_id)
         groups.append((yield from _describe(group, context)))

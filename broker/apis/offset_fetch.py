@@ -249,7 +249,7 @@ def _pieces(
     asked: Sequence[OffsetFetchRequestGroup], groups: GroupCoordinator
 ) -> Iterator[list[OffsetFetchRequestGroup]]:
     """Groups of a slice each; one with more topics or partitions goes into several, or of which all is asked for alone. Of one
-    that is named again all is told once: a request has room for a million. A slice may be empty.
+    that is named again all is told once: a request may have thousands of names. A slice may be empty.
     """
     piece: list[OffsetFetchRequestGroup] = []
     left = _PIECE_UNITS

@@ -70,7 +70,7 @@ async def test_a_group_of_which_all_is_asked_over_and_over_is_told_once() -> Non
 
 
 async def test_very_many_partitions_are_looked_up_in_turns() -> None:
-    """One group's were looked up in one go: a million, which a request has room for, held all clients up for seconds."""
+    """One group's were looked up in one go, and a request may name 10,000."""
     context = Context()
     named = [RequestTopic(topic_name=name, partitions=list(range(5000))) for name in ("t", "none")]
     (only,) = await context.ask(RequestGroup(group_id="g", topics=named))

@@ -720,7 +720,7 @@ def test_describe_groups(apis, version):
 
 @pytest.mark.parametrize("names", [3, 1000])
 def test_a_group_that_is_named_over_and_over_is_told_once(apis, names):
-    """A request has room for millions of names; a group with megabytes of metadata was told as often."""
+    """A request may have 100,000 names; a group with megabytes of metadata was told as often."""
     apis.harness.stable("alice", group_id="g")
     request = DescribeGroupsRequest(groups=[*["g"] * names, "none"])
     answer = apis.ask(describe_groups, request, DescribeGroupsResponse, 5)
