@@ -77,7 +77,8 @@ def latest(
     if parsed.keys_stay is not KeysStay.FALSE:
         return reader.format("tidelog").options(**given).load()
     # The comparison needs columns that are perhaps not asked for.
-    all_columns = {name: text for name, text in given.items() if name.lower() != "columns"}
+    all_columns = {name: text for name, text in given.items() if name.lower() not in ("columns", "includeheaders")}
+    all_columns["includeHeaders"] = str(parsed.include_headers or "headers" in parsed.columns).lower()
     frame = reader.format("tidelog").options(**all_columns).load()
     from pyspark.sql import functions
 

@@ -58,6 +58,8 @@ _KNOWN = (
     "checkCrcs", "corruptBatches", *DECODE_NAMES, *_WITHOUT_MEANING,
 )  # fmt: skip
 _NAMES = {name.lower(): name for name in _KNOWN}
+#: Offsets and timestamps have 64 bits.
+_MOST = (1 << 63) - 1
 _OFFSET_WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _DELAY = re.compile(r"(\d{1,15})\s*(ms|s|sec|second|m|min|minute|h|hour)?s?")
 _DELAY_MS = {"ms": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000}
@@ -234,6 +236,8 @@ def _number(found: Mapping[str, str], name: str, least: int = 0) -> int | None:
         raise OptionError(f"{name} is {found[name]!r}, which is no number") from None
     if value < least:
         raise OptionError(f"{name} is {value}; it can be {least} or more")
+    if value > _MOST:
+        raise OptionError(f"{name} is {value}; it can be {_MOST} or less")
     return value
 
 
@@ -335,7 +339,7 @@ def _numbers(name: str, text: str, what: str, least: int) -> Offsets:
             raise OptionError(f"{name}: {topic} has no object of partitions, each with {what}")
         for number, value in partitions.items():
             is_number = number.isdecimal() and len(number) <= 10
-            if not is_number or not isinstance(value, int) or isinstance(value, bool) or value < least:
+            if not is_number or not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST:
                 raise OptionError(f"{name}: {topic} has {number!r}: {value!r}; it takes a partition and {what}")
             found.setdefault(topic, {})[int(number)] = value
     return found

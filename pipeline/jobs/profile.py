@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from .common import Progress, Stopwatch, bounds_of, load, no_progress, only_topic, watched
@@ -17,6 +18,8 @@ MOST_KEYS = 20
 _BUCKETS = 120
 _QUANTILES = (0.0, 0.5, 0.9, 0.99, 1.0)
 _NAMES = ("min", "p50", "p90", "p99", "max")
+_SECOND_US = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def profile(
@@ -43,8 +46,9 @@ def profile(
                 f.sum(f.expr("if(tombstone, 1, 0)")).alias("tombstones"),
                 f.sum("key_bytes").alias("key_bytes"),
                 f.sum("value_bytes").alias("value_bytes"),
-                f.min("timestamp").alias("first"),
-                f.max("timestamp").alias("last"),
+                # Python has no date for what a producer that counts microseconds writes: numbers are counted with.
+                f.expr("unix_micros(min(timestamp))").alias("first"),
+                f.expr("unix_micros(max(timestamp))").alias("last"),
                 f.expr(f"percentile_approx(value_bytes, array{_QUANTILES})").alias("value_sizes"),
                 f.expr(f"percentile_approx(key_bytes, array{_QUANTILES})").alias("key_sizes"),
             ).first()
@@ -90,15 +94,15 @@ def _report(topic: str, offsets: int, whole: Any, kept: Any, top: Any, parts: An
     records, size = int(whole["records"]), int(whole["key_bytes"] or 0) + int(whole["value_bytes"] or 0)
     saved_records = int(kept["records"] or 0) - int(kept["keys"] or 0)
     saved_bytes = int(kept["bytes"] or 0) - int(kept["kept_bytes"] or 0)
-    seconds = (whole["last"] - whole["first"]).total_seconds() if records else 0.0
+    seconds = (whole["last"] - whole["first"]) / _SECOND_US if records else 0.0
     return {
         "job": "profile",
         "topic": topic,
         "offsets": offsets,
         "records": records,
         "bytes": size,
-        "first": whole["first"].isoformat() if records else None,
-        "last": whole["last"].isoformat() if records else None,
+        "first": when(whole["first"]) if records else None,
+        "last": when(whole["last"]) if records else None,
         "records_per_second": round(records / seconds, 3) if seconds else None,
         "without_key": int(whole["without_key"] or 0),
         "tombstones": int(whole["tombstones"] or 0),
@@ -125,14 +129,22 @@ def _report(topic: str, offsets: int, whole: Any, kept: Any, top: Any, parts: An
     }
 
 
-def _rates(rows: Any, first: Any, last: Any) -> dict[str, Any]:
-    """Records and bytes in time, in so many steps as a plot shows."""
+def when(us: int) -> str:
+    """A record's time, in microseconds since 1970: its date in UTC, or the number of milliseconds where there is none."""
+    try:
+        return (_EPOCH + timedelta(microseconds=us)).isoformat()
+    except OverflowError:
+        return f"{us // 1000} ms"
+
+
+def _rates(rows: Any, first: int | None, last: int | None) -> dict[str, Any]:
+    """Records and bytes in time, in so many steps as a plot shows. `first`, `last`: in microseconds since 1970."""
     from pyspark.sql import functions as f
 
     if first is None or last is None:
         return {"step_seconds": 0, "steps": []}
-    step = max(1, int((last - first).total_seconds()) // _BUCKETS + 1)
-    start = int(first.timestamp())
+    step = (last - first) // _SECOND_US // _BUCKETS + 1
+    start = first // _SECOND_US
     found = (
         rows.groupBy(f.expr(f"int((unix_timestamp(timestamp) - {start}) div {step})").alias("step"))
         .agg(f.count("*").alias("records"), f.sum(f.expr("key_bytes + value_bytes")).alias("bytes"))
@@ -145,10 +157,16 @@ def _rates(rows: Any, first: Any, last: Any) -> dict[str, Any]:
     }
 
 
+def date_of(second: int) -> datetime | None:
+    """For a plot, which has the years of Python's dates; None: none of them."""
+    try:
+        return _EPOCH + timedelta(seconds=second)
+    except OverflowError:
+        return None
+
+
 def draw(report: Mapping[str, Any], path: str) -> None:
     """Four pictures in one file: rate, sizes of partitions, records per key, what compaction saves. Needs matplotlib."""
-    from datetime import UTC, datetime
-
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -158,12 +176,9 @@ def draw(report: Mapping[str, Any], path: str) -> None:
         f"{report['topic']}: {report['records']:,} records, {report['keys']:,} keys, {report['bytes'] / 1e6:,.1f} MB"
     )
     (rate, parts), (keys, saved) = figure.subplots(2, 2)
-    steps, width = report["rates"]["steps"], report["rates"]["step_seconds"]
-    rate.step(
-        [datetime.fromtimestamp(at, UTC) for at, _, _ in steps],
-        [count / max(width, 1) for _, count, _ in steps],
-        where="post",
-    )
+    width = report["rates"]["step_seconds"]
+    dated = [(at, count) for at, count in ((date_of(at), count) for at, count, _ in report["rates"]["steps"]) if at]
+    rate.step([at for at, _ in dated], [count / max(width, 1) for _, count in dated], where="post")
     rate.set_title("records a second")
     rate.tick_params(axis="x", rotation=30)
     numbers = report["partitions"]

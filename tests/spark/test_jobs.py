@@ -315,6 +315,18 @@ def test_a_profile_adds_up(spark: Any, broker: Broker, tmp_path: Path) -> None:
     json.dumps(report)
 
 
+def test_a_profile_counts_times_that_python_has_no_date_for(spark: Any, tmp_path: Path) -> None:
+    """Of a producer that counts microseconds, and of one whose clock is not set."""
+    times = [-1000, 0, START_US // 1000, START_US, 1 << 62]
+    records = [Record(offset, time, b"k", b"v", ()) for offset, time in enumerate(times)]
+    write_log(tmp_path / "far-0", [[build_batch(records)]])
+    write_checkpoint(tmp_path / "replication-offset-checkpoint", {("far", 0): len(times)})
+    report = profile(spark, {"path": str(tmp_path), "subscribe": "far"}, plot=str(tmp_path / "plot.png"))
+    assert (report["records"], report["first"]) == (len(times), "1969-12-31T23:59:59+00:00")
+    assert report["last"] == "9223372036854775 ms"
+    assert sum(count for _, count, _ in report["rates"]["steps"]) == len(times)
+
+
 def test_the_latest_table_is_replaced_as_a_whole(spark: Any, broker: Broker, tmp_path: Path) -> None:
     broker.create_topic("newest", 2)
     table = str(tmp_path / "table")

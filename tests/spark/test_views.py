@@ -71,6 +71,8 @@ def test_keys_that_move_are_noticed_and_compared_by_time(spark: Any, tmp_path: P
     with pytest.raises(Exception, match="is not where Kafka's default partitioner puts it in 3 partitions"):
         latest(spark, options).collect()
     assert pairs(latest(spark, {**options, "keysStayInPartition": "false"})) == newest(rows)
+    chosen = latest(spark, {**options, "keysStayInPartition": "false", "columns": "headers,offset"})
+    assert (chosen.columns, chosen.count()) == (["headers", "offset"], len(newest(rows)))
 
 
 def test_a_changelog_tells_what_each_row_changes(spark: Any, tmp_path: Path) -> None:

@@ -97,6 +97,15 @@ def test_partitions_and_topics_are_taken_once() -> None:
         ({**HERE, "startingOffsets": "yesterday"}, "startingOffsets: "),
         ({**HERE, "splitBytes": "0"}, "splitBytes is 0; it can be 1 or more"),
         ({**HERE, "minPartitions": "some"}, "no number"),
+        (
+            {**HERE, "startingTimestamp": str(1 << 63)},
+            "startingTimestamp is 9223372036854775808; it can be 9223372036854775807 or",
+        ),
+        ({**HERE, "startingOffsets": f'{{"t": {{"0": {1 << 63}}}}}'}, "takes a partition and an offset"),
+        (
+            {**HERE, "endingOffsetsByTimestamp": f'{{"t": {{"0": {1 << 63}}}}}'},
+            "takes a partition and a timestamp in ms",
+        ),
         ({**HERE, "failOnDataLoss": "yes"}, "it can be true or false"),
         ({**HERE, "isolation": "serializable"}, "it can be read_uncommitted or read_committed"),
     ],
