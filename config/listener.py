@@ -56,7 +56,9 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_address_limits(text: str) -> dict[str, int]:
-    """`ADDRESS:COUNT,…` as a dictionary; localhost is both of its addresses. ValueError says what is wrong."""
+    """`ADDRESS:COUNT,…` as a dictionary; localhost is both of its addresses, and an IPv4 address in IPv6 is the former, as of a
+    connection. ValueError says what is wrong.
+    """
     from ipaddress import ip_address
 
     limits: dict[str, int] = {}
@@ -64,11 +66,14 @@ def parse_address_limits(text: str) -> dict[str, int]:
         host, _, count = pair.rpartition(":")
         if not host or not count.isdecimal():
             raise ValueError(f"{pair!r} is not ADDRESS:COUNT")
+        if host.lower() == "localhost":
+            limits.update({"127.0.0.1": int(count), "::1": int(count)})
+            continue
         try:
-            hosts = ("127.0.0.1", "::1") if host.lower() == "localhost" else (str(ip_address(host.strip("[]"))),)
+            address = ip_address(host.strip("[]"))
         except ValueError:
             raise ValueError(f"{pair!r}: give an IP address, names are not looked up") from None
-        limits.update(dict.fromkeys(hosts, int(count)))
+        limits[str(getattr(address, "ipv4_mapped", None) or address)] = int(count)
     return limits
 
 

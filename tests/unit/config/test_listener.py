@@ -64,6 +64,7 @@ def test_limits_by_address() -> None:
     limits = parse_address_limits(" 10.0.0.7:200,[FD00::7]:50, localhost:10,fd00::8:5,")
     assert limits == {"10.0.0.7": 200, "fd00::7": 50, "127.0.0.1": 10, "::1": 10, "fd00::8": 5}
     assert parse_address_limits("") == {}
+    assert parse_address_limits("::ffff:10.0.0.7:5,[::FFFF:10.0.0.8]:6") == {"10.0.0.7": 5, "10.0.0.8": 6}
 
 
 @pytest.mark.parametrize("text", ["10.0.0.7", "10.0.0.7:", ":5", "10.0.0.7:-1", "10.0.0.7:x"])
