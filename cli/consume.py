@@ -290,7 +290,7 @@ def _run_librdkafka(
     import sys
 
     from .support.kafka_client import bootstrap_of
-    from .support.rdkafka_reader import Reader, make_consumer
+    from .support.rdkafka_reader import Reader, close, make_consumer
     from .support.record_output import message_format
 
     consumer = make_consumer(library, bootstrap_of(options.bootstrap_server), options)
@@ -311,7 +311,7 @@ def _run_librdkafka(
             if commits:
                 reader.commit()
         finally:
-            consumer.close()
+            close(consumer)
     return reader.printed
 
 

@@ -118,7 +118,10 @@ class Sender:
     @property
     def acknowledged(self) -> int:
         """Only failures are reported, which saves a call for each record: what librdkafka still has may become one."""
-        return self.sent - self.failed - (0 if self._is_flushed else len(self._producer))
+        if self._is_flushed:
+            return self.sent - self.failed
+        self._producer.poll(0)  # its length counts what it has to tell of connections too
+        return max(0, self.sent - self.failed - len(self._producer))
 
     def send(self, rows: Rows) -> None:
         """Waits where librdkafka's queue is full."""

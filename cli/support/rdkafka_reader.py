@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
@@ -13,6 +14,8 @@ _FIRST_WAIT_S = 0.005
 #: How often is looked whether other members of the group have read to the end, and how long the broker has to say so.
 _LOOK_S, _ANSWER_S = 1.0, 10.0
 _COMMIT_S = 5.0
+#: How long an answer to a commit is waited for, at the end and in between, and the group's to a consumer that leaves.
+_END_S, _BETWEEN_S, _LEAVE_S = 5.0, 1.0, 3.0
 #: Of malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
@@ -58,6 +61,37 @@ def keep_freed_memory() -> None:
             mallopt(parameter, size)
 
 
+class Call:
+    """A call of librdkafka in a thread of its own: some wait most of a minute for a broker that is away, and no signal comes
+    through meanwhile."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="librdkafka", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except BaseException as error:
+            self._failure = error
+
+    def is_over(self, seconds: float) -> bool:
+        """Waits at most so long. Raises what the call has raised."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+
+def close(consumer: Any) -> None:
+    """Leave the group, where the broker lets it; else the group notices by itself."""
+    Call(consumer.close).is_over(_LEAVE_S)
+
+
 class Reader:
     """Copies messages of one topic from librdkafka to a stream until there are enough. One thread.
 
@@ -81,6 +115,7 @@ class Reader:
         self._out = out
         self._next: dict[tuple[str, int], int] = {}
         self._committed: dict[tuple[str, int], int] = {}
+        self._commit_under_way: Call | None = None
 
     def read(self, most: int | None, ends: dict[int, int] | None, is_stopped: Callable[[], bool]) -> None:
         """Prints at most `most` records; with `ends`, until each of these partitions was read up to its offset, by this member
@@ -114,7 +149,7 @@ class Reader:
 
         self._commit_at = self._clock() + _COMMIT_S
         with contextlib.suppress(KafkaFailure):
-            self.commit()
+            self.commit(_BETWEEN_S)
 
     def _leave_out_others(self, waiting: dict[int, int]) -> None:
         """Take partitions out of `waiting` whose ends the group has committed, where none of the rest is this member's.
@@ -173,21 +208,28 @@ class Reader:
             place = message.topic(), message.partition()
             self._next[place] = max(message.offset() + 1, self._next.get(place, 0))
 
-    def commit(self) -> None:
-        """Commit the offsets of printed messages that are not yet. KafkaFailure; OSError, where they can't be printed."""
+    def commit(self, seconds: float = _END_S) -> None:
+        """Commit the offsets of printed messages that are not yet. KafkaFailure, also where no answer comes within so long;
+        OSError, where they can't be printed."""
         self._out.flush()
         changed = {place: offset for place, offset in self._next.items() if self._committed.get(place) != offset}
-        self._commit(changed)
+        self._commit(changed, seconds)
         self._committed |= changed
 
-    def _commit(self, places: Mapping[tuple[str, int], int]) -> None:
+    def _commit(self, places: Mapping[tuple[str, int], int], seconds: float = _END_S) -> None:
         from .kafka_client import KafkaFailure
 
         offsets = [self._client.TopicPartition(t, p, offset) for (t, p), offset in places.items()]
         if not offsets:
             return
+        until = time.monotonic() + seconds
+        with contextlib.suppress(self._client.KafkaException):  # that of before: its offsets are among these
+            if self._commit_under_way is not None and not self._commit_under_way.is_over(seconds):
+                raise KafkaFailure("printed, but not committed: the group's coordinator does not answer")
+        self._commit_under_way = Call(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
         try:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
+            if not self._commit_under_way.is_over(max(0.0, until - time.monotonic())):
+                raise KafkaFailure("printed, but not committed: the group's coordinator does not answer")
         except self._client.KafkaException as error:
             raise KafkaFailure(f"printed, but not committed: {error.args[0].str()}") from None
 

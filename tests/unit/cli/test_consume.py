@@ -9,11 +9,13 @@ import io
 import itertools
 import json
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 from tidelog.cli.consume import Waiting, _run_librdkafka, _run_own
+from tidelog.cli.support import rdkafka_reader
 from tidelog.cli.support.kafka_client import KafkaFailure
 from tidelog.cli.support.own_consumer import Chunk
 from tidelog.cli.support.rdkafka_reader import Reader, keep_freed_memory
@@ -244,6 +246,41 @@ def test_what_could_not_be_written_is_not_committed() -> None:
     out.room = 1
     reader.commit()
     assert consumer.group == {0: 6}, "partition 1 is another member's by now"
+
+
+class Away(Consumer):
+    """Of a broker that is away: librdkafka's calls come back when it does."""
+
+    def __init__(self, *batches: list[Message]) -> None:
+        super().__init__(*batches)
+        self.is_back = threading.Event()
+
+    def commit(self, offsets: list[Any], asynchronous: bool) -> None:
+        self.is_back.wait()
+        super().commit(offsets, asynchronous)
+
+    def close(self) -> None:
+        self.is_back.wait()
+
+
+def test_a_commit_that_nobody_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It held the program for a minute, and no signal ended that."""
+    monkeypatch.setattr(rdkafka_reader, "_BETWEEN_S", 0.0)
+    monkeypatch.setattr(rdkafka_reader, "_LEAVE_S", 0.0)
+    consumer = Away([Message(0, 5)], *([] for _ in range(40)))
+    out = io.BytesIO()
+    text = message_format(as_json=False, separator=None)
+    reader = Reader(Client, consumer, "t", text, out, commits=True, clock=itertools.count(0.0, 0.5).__next__)
+    turns = iter(range(40))
+    reader.read(None, None, lambda: next(turns, None) is None)
+    with pytest.raises(KafkaFailure, match="printed, but not committed: the group's coordinator does not answer"):
+        reader.commit(0.0)
+    assert consumer.commits == 0
+    rdkafka_reader.close(consumer)
+    consumer.is_back.set()
+    reader.commit()
+    assert consumer.group == {0: 6}
+    assert consumer.commits == 2, "one that was begun before, and the last"
 
 
 def test_a_consumer_is_closed_when_its_output_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,3 +141,23 @@ def test_input_is_waited_for_only_where_there_is_none() -> None:
         assert _is_ready(stream)
         os.close(write)
     assert _is_ready(io.BytesIO(b"")), "nothing that can be waited for"
+
+
+def test_what_librdkafka_has_to_tell_of_connections_is_no_record() -> None:
+    """Its length counts that until it is polled: `at least -4 records are written` was told of two."""
+
+    class Lost(Producer):
+        events = 6
+
+        def __len__(self) -> int:
+            return self.events
+
+        def poll(self, seconds: float) -> None:
+            super().poll(seconds)
+            self.events = 0
+
+    producer = Lost(3)
+    sender = Sender(Client, producer, "t", -1)
+    sender.send(Rows([b"a", b"b"]))
+    producer.events = 6
+    assert sender.acknowledged == 2
