@@ -131,16 +131,20 @@ async def _make_some(
                     f"{topic.replication_factor} copies need {topic.replication_factor} brokers, and there is one",
                 )
             context.services.topics.check_new(topic.name, topic.partitions, dict(topic.configs))
-            claim = budget.take(1, topic.partitions)
         except Exception as error:
             _tell(errors, topic.name, error)
         else:
-            made = context.services.topics.create(topic.name, topic.partitions, dict(topic.configs), claim)
-            making.append((topic.name, made))
+            making.append((topic.name, _make_one(topic, budget, context)))
     results = await asyncio.gather(*(made for _, made in making), return_exceptions=True)
     for (name, _), result in zip(making, results, strict=True):
         if isinstance(result, Exception):
             _tell(errors, name, result)
+
+
+async def _make_one(topic: InternalTopic, budget: CreationBudget, context: RequestContext) -> None:
+    # Nothing is claimed before this runs: where the client goes before, nobody would release it.
+    claim = budget.take(1, topic.partitions)
+    await context.services.topics.create(topic.name, topic.partitions, dict(topic.configs), claim)
 
 
 def _tell(errors: list[str], topic: str, error: Exception) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -210,3 +211,20 @@ async def test_a_static_member_comes_back_under_another_id(tmp_path: Path) -> No
         await world.beat(instance_id="i", member_id="n", member_epoch=-1)
         world.groups.log.failure = None
         assert (await world.beat(instance_id="i", member_id="n", member_epoch=2)).error_code == 0
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+async def test_a_client_that_goes_while_topics_are_made_leaves_nothing_reserved(tmp_path: Path, steps: int) -> None:
+    """What was reserved for topics whose making had not begun stayed on its account, until it could make no more."""
+    async with streams_world(tmp_path) as world:
+        makers = world.world.topics.makers
+        joining = asyncio.ensure_future(world.join())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        joining.cancel()
+        await asyncio.gather(joining, return_exceptions=True)
+        while world.world.topics._operations:
+            await asyncio.wait(world.world.topics._operations)
+        there = [topic for topic in world.world.topics.all() if topic.name == "store-changelog"]
+        principal = world.world.context(1).principal
+        assert makers.topics_of(principal) == len(there)
