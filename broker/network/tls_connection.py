@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 from ..security.principal import name_of, subject_of, user
 from .connection import READY, SENDING, Connection
 from .fair_queue import LONGEST_NS
-from .outbound import BYTES_PER_TURN, FileSlice, Outbound, SendCounters
+from .outbound import BYTES_PER_TURN, FileSlice, Outbound, Part, SendCounters
 
 if TYPE_CHECKING:
     import socket
@@ -406,6 +406,13 @@ class TlsConnection(Connection):
         if "ALERT" in reason:
             return f"the client ended the TLS handshake: {reason.lower().replace('_', ' ')}"
         return f"the TLS handshake failed: {reason.lower().replace('_', ' ')}"
+
+    def _flush(self, parts: list[Part], sliced: bool = True) -> bool:
+        done = super()._flush(parts, sliced)
+        if done and self._outbound is not None and self._outbound.idle:
+            # TLS's own messages, which the client had not taken, may have gone out with these: nobody else tells of it.
+            self._server.sending.untrack(self)
+        return done
 
     def _flush_tls(self) -> None:
         """Send TLS's own messages. Until the client has taken them nothing more is read: it could ask for more of them than it

@@ -374,6 +374,40 @@ async def test_a_client_that_asks_for_keys_and_takes_none_is_not_read_on() -> No
     rig.end()
 
 
+async def test_a_client_that_takes_keys_with_its_answer_is_not_taken_for_one_that_reads_nothing() -> None:
+    """It was counted on as one, though all had gone out with the answer, and closed after response.send.timeout.ms."""
+    waiting: list[asyncio.Future[bytes]] = []
+
+    def answer(body: bytes) -> Any:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return waiting[-1]
+
+    rig = Rig(answer)
+    rig.shake_hands()
+    rig.send(frame(b"wait"))
+    for _ in range(200):
+        key_updates(rig.tls, 300)
+        rig.feed(rig.unread + rig.outgoing.read())
+        if not rig.transport.reading:
+            break
+    assert len(rig.server.sending) == 1
+    while rig.read():
+        pass
+    waiting[0].set_result(b"W")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    rig.feed(rig.unread)
+    while rig.connection.unsent_bytes:
+        rig.read()
+        await asyncio.sleep(0)
+    assert rig.receive() == b"W"
+    rig.server.sending.tick(300_001)
+    rig.server.sending.tick(300_001)
+    assert not rig.transport.aborted
+    assert len(rig.server.sending) == 0
+    rig.end()
+
+
 async def test_records_that_take_long_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message for new keys takes OpenSSL 0.1 ms, and one read of the socket has room for ten thousand."""
     rig = Rig(lambda body: body[:1])
