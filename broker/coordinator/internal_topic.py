@@ -105,8 +105,14 @@ class CoordinatorLog(Protocol):
     def end_offset(self, partition: int) -> int:
         """Offset of the next record. Loop thread."""
 
+    def durable_offset(self, partition: int) -> int:
+        """All records below are on disk, whatever the topic is asked to be. Loop thread."""
+
+    def begin_sync(self, partition: int) -> None:
+        """Have `durable_offset` move to the present end, by and by. Loop thread."""
+
     def delete_before(self, partition: int, offset: int) -> None:
-        """Allow the records below `offset` to be deleted. Loop thread."""
+        """Allow the records below `offset` to be deleted: the start of the log outlives a power cut. Loop thread."""
 
     def is_empty(self, partition: int) -> bool:
         """True if there is nothing to replay. Loop thread."""
@@ -167,13 +173,21 @@ class PartitionCoordinatorLog:
         log = self._topics.log(self._topic, partition)
         return 0 if log is None else log.log_end_offset
 
+    def durable_offset(self, partition: int) -> int:
+        """The log's recovery point; 0 without a log."""
+        log = self._topics.log(self._topic, partition)
+        return 0 if log is None else min(log.recovery_point, log.high_watermark)
+
+    def begin_sync(self, partition: int) -> None:
+        found = self._partitions.get(self._topic, partition)
+        if found is not None:
+            found.sync()
+
     def delete_before(self, partition: int, offset: int) -> None:
-        """Move the log's start to `offset`, as far as the log is safely on disk. Retention deletes the segments. Raises as the
-        log's `increment_log_start_offset`.
-        """
+        """Move the log's start to `offset`. Retention deletes the segments. Raises as the log's `increment_log_start_offset`."""
         log = self._topics.log(self._topic, partition)
         if log is not None:
-            log.increment_log_start_offset(min(offset, log.high_watermark))
+            log.increment_log_start_offset(offset)
 
     def is_empty(self, partition: int) -> bool:
         log = self._topics.log(self._topic, partition)

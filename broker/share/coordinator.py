@@ -253,18 +253,28 @@ class ShareCoordinator(Coordinator[StateShard]):
     # -- care
 
     def prune(self) -> None:
-        """Lets go of the beginnings of logs that newer snapshots have made redundant."""
+        """Lets go of the beginnings of logs that newer snapshots have made redundant, once those are on disk: a power cut would
+        leave nothing of either."""
+        found = self._runtime.log
         for shard in self._runtime:
             if not shard.loaded:
                 continue
-            offset = shard.redundant_before(self._runtime.log.end_offset(shard.index))
-            if offset > shard.pruned_to:
-                try:
-                    self._runtime.log.delete_before(shard.index, offset)
-                except Exception as error:
-                    log.warning("%s-%d cannot be pruned: %s", SHARE_GROUP_STATE, shard.index, error)
-                    continue
-                shard.pruned_to = offset
+            end = found.end_offset(shard.index)
+            if shard.redundant is None and (offset := shard.redundant_before(end)) > shard.pruned_to:
+                shard.redundant = offset, end
+            if shard.redundant is None:
+                continue
+            offset, end = shard.redundant
+            if found.durable_offset(shard.index) < end:
+                found.begin_sync(shard.index)  # for the next round
+                continue
+            shard.redundant = None
+            try:
+                found.delete_before(shard.index, offset)
+            except Exception as error:
+                log.warning("%s-%d cannot be pruned: %s", SHARE_GROUP_STATE, shard.index, error)
+                continue
+            shard.pruned_to = offset
 
     def snapshot_cold(self) -> Iterator[None]:
         """Take snapshots of partitions that nobody has written for long: theirs would hold `prune` back for ever. Yields after

@@ -51,7 +51,7 @@ class StateEntry:
 class StateShard:
     """The share partitions of one partition of `__share_group_state`. Loop thread, or the thread that loads it."""
 
-    __slots__ = ("entries", "index", "loaded", "pruned_to")
+    __slots__ = ("entries", "index", "loaded", "pruned_to", "redundant")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -59,6 +59,8 @@ class StateShard:
         self.entries: dict[SharePartitionKey, StateEntry] = {}
         #: The log's beginning was deleted up to here.
         self.pruned_to = 0
+        #: What may be deleted below the first offset, once all below the second is on disk.
+        self.redundant: tuple[int, int] | None = None
 
     def snapshot(self, key: SharePartitionKey, state: ShareState, offset: int) -> None:
         """A snapshot is in the log at `offset`. Epochs never fall."""

@@ -103,6 +103,12 @@ class MemoryCoordinatorLog:
     def end_offset(self, partition: int) -> int:
         return sum(len(batch.records) for batch in self.batches[partition])
 
+    def durable_offset(self, partition: int) -> int:
+        return self.end_offset(partition) if self.durable else 0
+
+    def begin_sync(self, partition: int) -> None:
+        """Nothing: tests say when everything is durable."""
+
     def delete_before(self, partition: int, offset: int) -> None:
         self.starts[partition] = offset
 

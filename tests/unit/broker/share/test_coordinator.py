@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from support.groups import MemoryCoordinatorLog
+from support.logs import World
 from support.mock_time import MockTime, MockTimer
-from tidelog.broker.coordinator.internal_topic import CoordinatorRecord
+from tidelog.broker.coordinator.internal_topic import CoordinatorRecord, PartitionCoordinatorLog
 from tidelog.broker.coordinator.runtime import RELOAD_MS
+from tidelog.broker.metadata.topics import SHARE_GROUP_STATE
 from tidelog.broker.runtime.cooperative import run_in_rounds
 from tidelog.broker.share.coordinator import ShareCoordinator
 from tidelog.broker.share.records import SNAPSHOT, RecordState, SharePartitionKey, StateBatch, read_key
@@ -189,6 +191,65 @@ async def test_what_is_kept_of_a_topic_of_very_many_partitions_is_forgotten_in_t
     assert rig.log.end_offset(0) == 250 + 100
     rig.time.advance()
     assert (rig.log.end_offset(0), rig.coordinator.partition_count) == (500, 0)
+
+
+async def test_nothing_is_pruned_before_what_makes_it_redundant_is_on_disk() -> None:
+    rig = await Rig(share_coordinator_snapshot_update_records_per_snapshot=1).started()
+    rig.coordinator.initialize(KEY, 5, 0)
+    for index in range(4):
+        rig.write(index, index)
+    rig.log.durable = False
+    rig.coordinator.prune()
+    rig.write(4, 4)
+    rig.write(5, 5)
+    rig.coordinator.prune()
+    assert rig.log.start == 0
+    rig.log.durable = True
+    rig.coordinator.prune()
+    assert rig.log.start == 4, "what was redundant when a round first found it"
+    rig.coordinator.prune()
+    assert rig.log.start == 6
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_power_cut_after_rounds_of_pruning_leaves_what_is_kept(seed: int, rounds: int) -> None:
+    """The start of the log was on disk before the snapshots that made the rest redundant: nothing was left, and nobody could
+    read the partition any more."""
+    world = World()
+
+    def state_log() -> Any:
+        found = world.log(SHARE_GROUP_STATE)
+        partition = SimpleNamespace(
+            log=found,
+            appended=lambda: None,
+            durable=lambda _: None,
+            sync=lambda: world.scheduler.submit("", found.flush),
+        )
+        topics: Any = SimpleNamespace(
+            get=lambda _: SimpleNamespace(partition_count=1), log=lambda _topic, _index: found
+        )
+        return PartitionCoordinatorLog(SHARE_GROUP_STATE, SimpleNamespace(get=lambda *_: partition), topics)  # type: ignore[arg-type]
+
+    world.start(segment_bytes=2000)
+    rig = await Rig(state_log(), share_coordinator_snapshot_update_records_per_snapshot=5).started()
+    rig.coordinator.initialize(KEY, 5, 0)
+    for index in range(60):
+        rig.write(index, index)
+    world.time.advance(seconds=40)
+    for index in range(rounds):
+        rig.write(60 + index, 60 + index)
+        rig.coordinator.prune()
+    found = world.log(SHARE_GROUP_STATE)
+    assert (found.log_start_offset > 50) == (rounds == 2)
+    found.delete_old_segments()
+    world.time.advance(seconds=200)  # the start is checkpointed, files are deleted
+    rig.coordinator.close()
+    world.cut_power(seed)
+    world.start()
+    again = await Rig(state_log()).started()
+    assert again.coordinator.summary(KEY) is not None
+    again.coordinator.close()
 
 
 async def test_older_epochs_are_fenced() -> None:
