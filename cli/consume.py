@@ -300,7 +300,7 @@ def _run_librdkafka(
     if options.group is None:
         consumer.assign([library.TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
     else:
-        consumer.subscribe([topic], on_revoke=reader.revoked)
+        consumer.subscribe([topic], on_revoke=reader.revoked, on_lost=reader.lost)
     try:
         _until_told(lambda is_stopped: reader.read(options.max_messages, ends, is_stopped))
     except BrokenPipeError:

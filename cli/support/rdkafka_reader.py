@@ -172,13 +172,19 @@ class Reader:
 
     def revoked(self, _consumer: Any, partitions: Sequence[Any]) -> None:
         """librdkafka's callback: others go on behind what was printed of these partitions, if it is committed by then."""
-        from .kafka_client import KafkaFailure
-
         gone = {(partition.topic, partition.partition) for partition in partitions}
-        with contextlib.suppress(KafkaFailure, OSError):  # too late: they are printed again, as after any failure
+        with contextlib.suppress(
+            OSError, self._client.KafkaException
+        ):  # too late: they are printed again, as after any failure
             self._out.flush()
-            self._commit({place: offset for place, offset in self._next.items() if place in gone})
-        for place in gone:
+            offsets = self._offsets({place: offset for place, offset in self._next.items() if place in gone})
+            if offsets:  # in this thread: a callback's consumer has no ear for another
+                self._consumer.commit(offsets=offsets, asynchronous=False)
+        self.lost(_consumer, partitions)
+
+    def lost(self, _consumer: Any, partitions: Sequence[Any]) -> None:
+        """librdkafka's callback: the group has given them to others without this member."""
+        for place in [(partition.topic, partition.partition) for partition in partitions]:
             self._next.pop(place, None)
             self._committed.pop(place, None)
 
@@ -216,10 +222,10 @@ class Reader:
         self._commit(changed, seconds)
         self._committed |= changed
 
-    def _commit(self, places: Mapping[tuple[str, int], int], seconds: float = _END_S) -> None:
+    def _commit(self, places: Mapping[tuple[str, int], int], seconds: float) -> None:
         from .kafka_client import KafkaFailure
 
-        offsets = [self._client.TopicPartition(t, p, offset) for (t, p), offset in places.items()]
+        offsets = self._offsets(places)
         if not offsets:
             return
         until = time.monotonic() + seconds
@@ -232,6 +238,9 @@ class Reader:
                 raise KafkaFailure("printed, but not committed: the group's coordinator does not answer")
         except self._client.KafkaException as error:
             raise KafkaFailure(f"printed, but not committed: {error.args[0].str()}") from None
+
+    def _offsets(self, places: Mapping[tuple[str, int], int]) -> list[Any]:
+        return [self._client.TopicPartition(t, p, offset) for (t, p), offset in places.items()]
 
 
 def _last_of_each(messages: list[Any]) -> list[Any]:

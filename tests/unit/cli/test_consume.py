@@ -283,6 +283,30 @@ def test_a_commit_that_nobody_answers_is_not_waited_for(monkeypatch: pytest.Monk
     assert consumer.commits == 2, "one that was begun before, and the last"
 
 
+def test_partitions_are_given_up_with_a_commit_in_the_callbacks_thread_and_lost_without() -> None:
+    """librdkafka answers no other thread's commit while it calls back; what is lost is others' already."""
+    consumer = Consumer([Message(0, 5), Message(1, 1)])
+    threads: list[int] = []
+    commit = consumer.commit
+    consumer.commit = lambda **given: (threads.append(threading.get_ident()), commit(**given))  # type: ignore[method-assign]
+    reader = Reader(
+        Client,
+        consumer,
+        "t",
+        message_format(as_json=False, separator=None),
+        io.BytesIO(),
+        commits=True,
+        clock=lambda: 0.0,
+    )
+    turns = iter(range(2))
+    reader.read(None, None, lambda: next(turns, None) is None)
+    reader.lost(None, [Client.TopicPartition("t", 1)])
+    reader.revoked(None, [Client.TopicPartition("t", 0), Client.TopicPartition("t", 1)])
+    assert (consumer.group, threads) == ({0: 6}, [threading.get_ident()])
+    reader.commit()
+    assert consumer.commits == 1
+
+
 def test_a_consumer_is_closed_when_its_output_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = Consumer([Message(0, 5)])
     closed: list[bool] = []
