@@ -187,7 +187,7 @@ def configured(topology: Topology, partition_count: PartitionCount) -> Configure
         return ConfiguredTopology(topology.epoch, problem=error.status)
     problem = None
     tasks = sum(each.task_count for each in subtopologies.values())
-    if not to_make and tasks > MAX_TASKS:
+    if tasks > MAX_TASKS:
         raise _invalid(f"The topology has {tasks} tasks, and a group can't have more than {MAX_TASKS}.")
     if to_make:
         names = summary(topic.name for topic in to_make)

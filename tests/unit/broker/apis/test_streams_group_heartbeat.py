@@ -61,7 +61,7 @@ async def test_more_partitions_than_one_request_may_make(tmp_path: Path) -> None
                     repartition_sink_topics=["a", "b"],
                     repartition_source_topics=[
                         wire.TopicInfo(name="a", partitions=9_999), wire.TopicInfo(name="b", partitions=9_999),
-                        wire.TopicInfo(name="c", partitions=1 << 30),
+                        wire.TopicInfo(name="c", partitions=99_999),
                     ],
                 )
             ]

@@ -121,6 +121,19 @@ def test_more_tasks_than_a_group_can_have_are_refused():
     )  # fmt: skip
 
 
+def test_more_tasks_than_a_group_can_have_are_refused_before_topics_are_made_for_them():
+    """Its internal topics were made, ten thousand partitions with each heartbeat, and it was refused when the last was there."""
+    keeping = topology(
+        *(
+            Subtopology(str(number), source_topics=("a",), changelog_topics=(InternalTopic(f"kept{number}"),))
+            for number in range(1000)
+        )
+    )
+    assert len(plan(keeping, a=100).to_make) == 1000
+    with pytest.raises(ProtocolError, match="101000 tasks"):
+        plan(keeping, a=101)
+
+
 def test_loops_and_topics_that_nobody_writes_are_invalid():
     loop = topology(
         Subtopology("0", sink_topics=("x",), repartition_topics=(InternalTopic("y"),)),
