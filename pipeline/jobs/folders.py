@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...storage.io.platform import sync_all
 from .manifest import Archive, ArchiveFile, check_folder, glob_of, local_uri, remove_leftovers
 
 #: An archive's files are needed, each of them, whatever a session says of those that are damaged or gone
@@ -32,7 +33,9 @@ class Folder:
 
     def write(self, rows: Any, data: str) -> list[ArchiveFile]:
         write(rows, local_uri(os.path.join(self.url, data)))
-        return list_files(self.url, data)
+        files = list_files(self.url, data)
+        sync(self.url, files)
+        return files
 
     def read(self, spark: Any, files: Sequence[ArchiveFile], schema: str) -> Any:
         return read(spark, [local_uri(os.path.join(self.url, archived.path)) for archived in files], schema)
@@ -58,6 +61,24 @@ def read(spark: Any, uris: Sequence[str], schema: str) -> Any:
     if not uris:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).options(**_ALL).parquet(*map(glob_of, uris))
+
+
+def sync(folder: str, files: Sequence[ArchiveFile]) -> None:
+    """Has the files and the folders that they are in on their disk before a manifest names them, which is synced itself: the next
+    run goes on behind them. Spark syncs nothing. OSError.
+    """
+    places = {""}
+    for file in files:
+        path = file.path
+        while path:
+            places.add(path)
+            path = os.path.dirname(path)
+    for place in sorted(places, reverse=True):  # what is in a folder before it
+        descriptor = os.open(os.path.join(folder, place), os.O_RDONLY)
+        try:
+            sync_all(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def list_files(folder: str, data: str) -> list[ArchiveFile]:

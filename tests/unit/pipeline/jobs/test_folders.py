@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tidelog.pipeline.jobs.folders import list_files, read
+from tidelog.pipeline.jobs import folders
+from tidelog.pipeline.jobs.folders import Folder, list_files, read
 from tidelog.pipeline.jobs.manifest import ArchiveFile
 
 DATA = "data/00000001-a"
@@ -38,6 +40,24 @@ def test_files_of_attempts_that_lost_are_not_listed(tmp_path: Path) -> None:
         ArchiveFile(f"{DATA}/date=2024-05-06/part-0.parquet", 12, 2),
         ArchiveFile(f"{DATA}/date=__HIVE_DEFAULT_PARTITION__/part-1.parquet", 3, 1),
     ]
+
+
+def test_files_and_their_folders_are_on_disk_before_a_manifest_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Spark has written is in memory until then: a machine that loses its power would keep the manifest alone."""
+    there = tmp_path / DATA / "date=2024-05-06"
+    part, synced = f"{DATA}/date=2024-05-06/part-0.parquet", list[int]()
+
+    def wrote(_: object, uri: str) -> None:
+        assert uri == f"file://{tmp_path / DATA}"
+        put(tmp_path, "date=2024-05-06/part-0.parquet", "12")
+
+    monkeypatch.setattr(folders, "write", wrote)
+    monkeypatch.setattr(folders, "sync_all", lambda fd: synced.append(os.fstat(fd).st_ino))
+    assert Folder(f"{tmp_path}/").write(None, DATA) == [ArchiveFile(part, 12, 2)]
+    inside_out = [tmp_path / part, there, tmp_path / DATA, tmp_path / "data", tmp_path]
+    assert synced == [place.stat().st_ino for place in inside_out]
 
 
 class Reader:
