@@ -289,8 +289,8 @@ class Restore:
         self._fs.write_atomically(f"{path}/{LEADER_EPOCH_CHECKPOINT}", format_lines(lines))
         if entry.ledger:
             self._fs.write_atomically(f"{path}/{LEDGER_FILE}", entry.ledger.encode())
-            if _was_being_cleaned(entry.ledger.encode()):
-                self._fs.write_atomically(f"{path}/{CLEANER_STATE}", _INTERRUPTED)
+        if _was_being_cleaned(entry):
+            self._fs.write_atomically(f"{path}/{CLEANER_STATE}", _INTERRUPTED)
         for file in entry.files:
             self._fs.write_atomically(f"{path}/{file.name}", b"".join(self._fetcher.extent(file.extent)))
 
@@ -438,12 +438,15 @@ def broken_off(error: OSError, path: str) -> RestoreError:
     return RestoreError(f"{path}: {error.strerror or error}; {_GO_ON.format('see to the disk')}")
 
 
-def _was_being_cleaned(ledger_file: bytes) -> bool:
-    """True if records went above the cleaner's checkpoint: the cut fell into a pass, whose checkpoint moves at its end."""
-    ledger = decode_ledger(ledger_file)
+def _was_being_cleaned(entry: Partition) -> bool:
+    """True if records went above the cleaner's checkpoint: the cut fell into a pass, whose checkpoint moves at its end. Where the
+    cut knew no ledger nothing tells of that: then too."""
+    if not entry.ledger:
+        return entry.cleaned >= 0
+    ledger = decode_ledger(entry.ledger.encode())
     if ledger is None:
         return False
-    above = any(base >= ledger.checkpoint and entry.missing for base, entry in ledger.segments.items())
+    above = any(base >= ledger.checkpoint and found.missing for base, found in ledger.segments.items())
     return above or ledger.pending is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.backups import RESTORED, BackedUpWorld, restored
 from support.cleaning import put
 from support.fake_filesystem import Operation
@@ -9,9 +10,14 @@ from support.logs import read_records
 from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.store.memory import MemoryStore
 from tidelog.storage.inspect.verify import verify
+from tidelog.storage.log.local_log import LocalLog
 
 
-def test_offsets_that_the_pass_has_taken_are_no_fault_after_the_restore() -> None:
+@pytest.mark.parametrize("has_ledger", [True, False])
+def test_offsets_that_the_pass_has_taken_are_no_fault_after_the_restore(
+    has_ledger: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger that a full disk has kept from being written is in no cut."""
     world = BackedUpWorld(MemoryStore(), 1)
     log = world.log("kept")
     for number in range(60):
@@ -28,7 +34,14 @@ def test_offsets_that_the_pass_has_taken_are_no_fault_after_the_restore() -> Non
         left = list(read_records(log, 0))
         if len(left) < 61 and not seen:
             seen.append(left)
-            world.cut()
+            ledger = log.local.ledger
+            known = ledger.value
+            with monkeypatch.context() as patch:
+                if not has_ledger:
+                    ledger.value = None
+                    patch.setattr(LocalLog, "open_ledger", lambda *_, **__: False)
+                world.cut()
+            ledger.value = known
 
     world.file_system.fail_when(before_the_next_group)
     world.clean_all()
