@@ -154,6 +154,15 @@ class ShareGroups:
 
     # -- offsets
 
+    def initialized_in(self, key: SharePartitionKey) -> int | None:
+        """The group's epoch if its record says that the partition's state was made, and is not to go; else None. Raises
+        ProtocolError as finding the group does."""
+        group = self._heartbeat_groups.read(key.group)
+        if not isinstance(group, ShareGroup):
+            return None
+        kept = group.initialized.get(key.topic_id)
+        return group.group_epoch if kept is not None and key.partition in kept.partitions else None
+
     def describe(self, group_id: str) -> ShareGroup:
         """The group as it is. Raises ProtocolError: GROUP_ID_NOT_FOUND, or what finding a group raises."""
         return share_group(self._heartbeat_groups.read(group_id), group_id)

@@ -217,14 +217,21 @@ class SharePartitions:
         return held
 
     def _read_state(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
-        """The kept state, as members are told of errors."""
+        """The kept state, as members are told of errors. Where there is none that the group says it has, it begins anew."""
         try:
+            if (epoch := self._epoch_of_lost(key)) is not None:
+                log.warning("%s: its state is gone, to a power cut perhaps; it begins anew", key.coordinator_key)
+                self.coordinator.initialize(key, epoch, NO_OFFSET)
             state, unsynced = self.coordinator.read(key, leader_epoch)
         except ProtocolError as error:
             raise _for_members(error) from error
         if unsynced is not None:  # should it be lost with the power, the next start's epoch is higher all the same
             unsynced.add_done_callback(_seen)
         return state
+
+    def _epoch_of_lost(self, key: SharePartitionKey) -> int | None:
+        """The group's epoch if it says that there is state, and there is none."""
+        return None if self.coordinator.summary(key) is not None else self.groups.initialized_in(key)
 
     def _partition(self, key: SharePartitionKey) -> Partition:
         table = self.parts.partitions

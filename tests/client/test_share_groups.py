@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from support.inside import services_of
+from support.inside import in_loop, services_of
 from support.patience import PATIENCE_S, until
 from support.share_client import ACCEPT, REJECT, RELEASE, RENEW, ShareClient
 from support.wire_client import WireClient
@@ -1055,6 +1055,27 @@ def test_a_fetch_looks_at_no_more_log_batches_than_it_gives_records_of(
         assert sum(looked_at) == 2 * len(ann.got) <= 4
         given += ann.got
     assert sorted(given) == list(range(10))
+
+
+def test_a_partition_whose_kept_state_a_power_cut_took_is_begun_anew(world: World) -> None:
+    """The group's own record said that there is state, so that nobody made it again: each fetch was UNKNOWN_SERVER_ERROR."""
+    world.produce("a", "b")
+    ann = world.member("ann")
+    ann.fetch()
+    assert ann.acknowledge(0, 0, ACCEPT) == 0
+    ann.fetch(epoch=-1)
+    services: Any = services_of(world.broker)
+
+    async def take() -> None:
+        for shard in services.share.get().coordinator._runtime:
+            shard.entries.clear()
+
+    in_loop(world.broker, take)
+    ann.session_epoch = 0
+    ann.fetch()
+    assert (ann.got, ann.values) == ({0: [(0, 1, 1)]}, {0: [b"a", b"b"]})
+    assert ann.acknowledge(0, 1, ACCEPT) == 0
+    assert world.offsets() == [(0, 0)]
 
 
 def test_a_long_stretch_of_aborted_records_is_passed_over_at_once(world: World) -> None:
