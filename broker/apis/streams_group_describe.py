@@ -115,14 +115,12 @@ async def _with_descriptions(
 def _with_one(
     groups: Iterable[DescribedStreamsGroup], kept: TopologyDescriptions | None, context: RequestContext
 ) -> Steps[list[DescribedStreamsGroup]]:
-    """Groups that have a description; of one that is named twice the first place alone. What all others say of theirs is set."""
+    """Groups that have a description. What all others say of theirs is set."""
     found: list[DescribedStreamsGroup] = []
-    seen: set[str] = set()
     for described in groups:
         yield 1
-        if described.error_code or described.group_id in seen:
+        if described.error_code:
             continue
-        seen.add(described.group_id)
         described.topology_description_status = DescriptionStatus.NOT_STORED
         if kept is not None and kept.is_enabled and _is_kept(described, kept, context):
             found.append(described)

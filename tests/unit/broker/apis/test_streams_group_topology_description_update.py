@@ -325,7 +325,7 @@ async def test_a_group_of_apache_kafkas_is_asked_for_what_its_plug_in_has(tmp_pa
         assert await asked(world)
 
 
-async def test_a_group_that_is_named_twice_is_described_with_its_graph_once(tmp_path: Path) -> None:
+async def test_a_group_that_is_named_over_and_over_is_described_once_with_its_graph(tmp_path: Path) -> None:
     async with streams_world(tmp_path) as world:
         await world.join()
         await world.push(ORDERS)
@@ -333,8 +333,6 @@ async def test_a_group_that_is_named_twice_is_described_with_its_graph_once(tmp_
         assert [(each.group_id, each.topology_description_status, each.topology_description) for each in found] == [
             ("app", DescriptionStatus.AVAILABLE, ORDERS),
             ("nobody", DescriptionStatus.NOT_REQUESTED, None),
-            ("app", DescriptionStatus.NOT_REQUESTED, None),
-            ("app", DescriptionStatus.NOT_REQUESTED, None),
         ]
 
 
