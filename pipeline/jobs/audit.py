@@ -20,11 +20,11 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
-from ...protocol.records.exceptions import RecordError
 from ...storage.io.filesystem import RealFileSystem
-from ...storage.segment.file_records import read_headers
+from ..exceptions import CorruptLogError
 from ..planning.log_directory import LogDirectories
 from ..planning.places import Bounds, TopicPartition
+from ..planning.sparse_index import written_headers
 from .common import JobError, Progress, Stopwatch, bounds_of, load, no_progress, watched
 
 #: Places of each kind that the report names.
@@ -99,7 +99,7 @@ def out_of_order(path: str, partitions: list[TopicPartition]) -> list[tuple[str,
         for segment in directories.segments(topic, partition):
             file = files.open(segment.path, writable=False)
             try:
-                for header in read_headers(file, 0, file.size()):
+                for header in written_headers(file, 0):
                     if not lasts or header.base_offset > lasts[-1]:
                         firsts.append(header.base_offset)
                         lasts.append(header.last_offset)
@@ -108,8 +108,8 @@ def out_of_order(path: str, partitions: list[TopicPartition]) -> list[tuple[str,
                     at = bisect_left(lasts, header.base_offset)
                     if firsts[at] <= header.last_offset:
                         found.append(("duplicate", int(header.record_count), topic, partition, int(header.base_offset)))
-            except RecordError as error:
-                raise JobError(f"{segment.path}: {error}; see `tidelog log verify`") from None
+            except CorruptLogError as error:
+                raise JobError(str(error)) from None
             finally:
                 file.close()
     return found

@@ -39,6 +39,16 @@ def test_batches_that_do_not_rise_are_found(
     assert out_of_order(str(tmp_path), [PLACE]) == found
 
 
+def test_the_room_that_an_active_segment_has_reserved_is_its_end(tmp_path: Path) -> None:
+    write_log(tmp_path / "t-0", [[batch(0)], [batch(5), batch(5)]])
+    path = tmp_path / "t-0" / f"{5:020d}.log"
+    path.write_bytes(path.read_bytes() + bytes(5000))
+    assert out_of_order(str(tmp_path), [PLACE]) == [("order", 1, "t", 0, 5), ("duplicate", 5, "t", 0, 5)]
+    path.write_bytes(path.read_bytes() + batch(10))
+    with pytest.raises(JobError, match=f"{path}: damaged at byte .*tidelog log verify"):
+        out_of_order(str(tmp_path), [PLACE])
+
+
 def test_states_of_other_logs_are_refused() -> None:
     check_bounds({PLACE: Bounds(0, 5)}, {PLACE: Bounds(3, 5)})
     with pytest.raises(JobError, match="t-0 is not there any more"):
