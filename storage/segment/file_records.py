@@ -170,6 +170,19 @@ def largest_timestamp(file: File, position: int, end: int) -> TimestampOffset:
     return largest
 
 
+def largest_timestamp_of_all(file: File, end: int) -> TimestampOffset | None:
+    """`largest_timestamp` of the whole file, if batches fill it up to `end`; None where damage ends the walk."""
+    largest, position = TimestampOffset(NO_TIMESTAMP, -1), 0
+    try:
+        for header in read_headers(file, 0, end):
+            position = header.position + header.size
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+    except CorruptRecordError:
+        return None
+    return largest if position == end else None
+
+
 def read_records(file: File, header: BatchHeader) -> Iterator[Record]:
     """Iterate over the records of one batch of any format, decompressed; none if truncation has cut it off since its
     header was read.

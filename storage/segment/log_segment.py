@@ -678,10 +678,11 @@ class LogSegment:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
         entry = files.time_index.last_entry
         try:
-            is_right = self._agrees(files, entry)
-        except RecordError:  # the log is damaged there, and contradicts nothing
-            return entry
-        return entry if is_right else file_records.largest_timestamp(files.file, 0, self.size)
+            if self._agrees(files, entry):
+                return entry
+        except RecordError:
+            return entry  # the log is damaged there, and contradicts nothing
+        return file_records.largest_timestamp_of_all(files.file, self.size) or entry  # nor does a part of it
 
     def _time_entry(self, files: SegmentFiles, timestamp: int) -> TimestampOffset:
         """Greatest entry of the time index up to `timestamp` that the log agrees with."""

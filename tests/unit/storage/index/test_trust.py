@@ -192,3 +192,20 @@ def test_a_damaged_batch_does_not_overrule_the_time_index(world: World) -> None:
         assert log.segments[0].largest_timestamp() == START_MS + 11_000, f"bit {bit}"
         assert not log.log_directory.doubted
         world.fake.corrupt(log_path, newest + bit // 8, data[newest + bit // 8 : newest + bit // 8 + 1])
+
+
+@pytest.mark.damaged("bits of a batch's length are flipped")
+def test_a_log_that_can_not_be_read_to_its_end_does_not_overrule_the_time_index(world: World) -> None:
+    """What lies behind the damage is younger, and retention would take it with what lies before."""
+    log_path = path(0, ".log")
+    data = world.fake.contents()[log_path]
+    last = data.rindex(
+        (11).to_bytes(8, "big")
+    )  # the last batch of the segment; the one before it is where look-ups begin
+    for batch in (0, data.index((10).to_bytes(8, "big")), last):
+        for bit in range(32):
+            at = batch + 8 + bit // 8
+            world.fake.corrupt(log_path, at, bytes([data[at] ^ 1 << bit % 8]))
+            _, log = start(world)
+            assert log.segments[0].largest_timestamp() == START_MS + 11_000, f"bit {bit} at {batch}"
+            world.fake.corrupt(log_path, at, data[at : at + 1])
