@@ -40,7 +40,7 @@ class OffsetStore:
         #: producer id → (group, topic, partition) → (offset of the record, its value)
         self._pending: dict[int, dict[CommittedPlace, tuple[int, bytes]]] = {}
         #: The same by place: group → (topic, partition) → producer ids. There may be thousands of open transactions.
-        self._holders: dict[str, dict[TopicPartition, set[int]]] = {}
+        self._holders: dict[str, dict[tuple[str, int], set[int]]] = {}
         #: Committed offsets in here, those of open transactions not counted.
         self.count = 0
 
@@ -128,7 +128,11 @@ class OffsetStore:
         """A commit inside a transaction, not visible yet. `record_offset` is where it stands in the log."""
         self._pending.setdefault(producer_id, {})[group_id, topic, partition] = record_offset, value
         places = self._holders.setdefault(group_id, {})
-        places.setdefault(TopicPartition(topic, partition), set()).add(producer_id)
+        holders = places.get((topic, partition))
+        if holders is None:
+            places[topic, partition] = {producer_id}
+        else:
+            holders.add(producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> set[str]:
         """The transaction's marker: its offsets become visible, or are forgotten. Returns the groups it touched.
@@ -153,7 +157,7 @@ class OffsetStore:
 
     def pending_of(self, group_id: str) -> list[TopicPartition]:
         """Partitions for which open transactions hold an offset of the group."""
-        return list(self._holders.get(group_id, ()))
+        return [TopicPartition(*place) for place in self._holders.get(group_id, ())]
 
     def has_pending(self, group_id: str, topic: str | None = None, partition: int | None = None) -> bool:
         """True if an open transaction has an offset for the group, or for the one partition."""
@@ -165,8 +169,8 @@ class OffsetStore:
         return len(self._pending)
 
     def _forget_pending(self, key: CommittedPlace, before: int | None = None) -> None:
-        group_id, topic, partition = key
-        for producer_id in list(self._holders.get(group_id, {}).get(TopicPartition(topic, partition), ())):
+        places = self._holders.get(key[0])
+        for producer_id in list(places.get(key[1:], ())) if places else ():
             held = self._pending[producer_id][key]
             if before is None or held[0] < before:
                 self._let_go(producer_id, key)
@@ -177,12 +181,12 @@ class OffsetStore:
         del pending[key]
         if not pending:
             del self._pending[producer_id]
-        group_id, topic, partition = key
+        group_id, place = key[0], key[1:]
         places = self._holders[group_id]
-        holders = places[TopicPartition(topic, partition)]
+        holders = places[place]
         holders.discard(producer_id)
         if not holders:
-            del places[TopicPartition(topic, partition)]
+            del places[place]
             if not places:
                 del self._holders[group_id]
 
