@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
     from ..store.interface import ObjectStore
 
-CHUNK_BYTES = 1 << 20
-_CHUNKS = 32
-"""Chunks of packs that are kept: neighbours in a pack are asked for one after the other."""
+CHUNK_BYTES = 64 << 10
+_CHUNKS = 512
+"""Chunks of packs that are kept. Neighbours in a pack are asked for one after the other, but between two of them those of all
+packs that their partition's end is in: many chunks do, and not long ones.
+"""
 BLOCK_BYTES = 4 << 20
 
 Sink = Callable[[bytes], None]

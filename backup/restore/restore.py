@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -43,7 +44,7 @@ from ...storage.manager.log_manager import LogManager
 from ...storage.manager.meta_properties import META_PROPERTIES_FILE, MetaProperties, write_meta_properties
 from ...storage.scheduler import ThreadPoolScheduler
 from ...storage.segment.names import LOG_SUFFIX, file_name, partition_directory_name
-from ..formats.entries import Cut, Partition, Segment
+from ..formats.entries import Cut, Extent, Partition, Segment
 from ..formats.keys import METADATA, sum_of
 from ..formats.sealed import DamagedBackupError
 from ..formats.secrets import check_key, unsealed
@@ -397,26 +398,32 @@ def verify_cut(
 
     def check(entry: Partition, segment: Segment) -> None:
         left = segment.size
-        if segment.object_sum:
-            for block in fetcher.whole(entry, segment, _uuid(entry)):
-                bar.done(min(left, len(block)))
-                left -= min(left, len(block))
-            return
-        for extent in (*segment.extents, *(file.extent for file in segment.files)):
-            for block in fetcher.extent(extent):
-                bar.done(min(left, len(block)))
-                left -= min(left, len(block))
+        for block in fetcher.whole(entry, segment, _uuid(entry)):
+            bar.done(min(left, len(block)))
+            left -= min(left, len(block))
 
-    def check_files(entry: Partition) -> None:
-        for file in entry.files:
-            for _ in fetcher.extent(file.extent):
-                pass
+    def check_pack(pieces: Sequence[tuple[Extent, bool]]) -> None:
+        for extent, is_log in pieces:
+            for block in fetcher.extent(extent):
+                if is_log:
+                    bar.done(len(block))
 
     with ThreadPoolExecutor(threads, "verify", prepare) as pool:
-        jobs = [pool.submit(check, entry, one) for entry in cut.partitions.values() for one in entry.segments]
-        jobs += [pool.submit(check_files, entry) for entry in cut.partitions.values() if entry.files]
+        whole = ((entry, one) for entry in cut.partitions.values() for one in entry.segments if one.object_sum)
+        jobs = [pool.submit(check, entry, one) for entry, one in whole]
+        jobs += [pool.submit(check_pack, pieces) for pieces in _by_pack(cut)]
         _finish(jobs, pool)
     return Sizes(len(cut.partitions), cut.size, tuple(cut.held))
+
+
+def _by_pack(cut: Cut) -> Iterator[list[tuple[Extent, bool]]]:
+    """Extents of a cut, and whether each is of a log, pack by pack and in the order in which they stand there: by partitions the
+    same packs would be read again and again.
+    """
+    logs = {extent for entry in cut.partitions.values() for segment in entry.segments for extent in segment.extents}
+    extents = sorted({extent for entry in cut.partitions.values() for extent in entry.extents()})
+    for _, pieces in groupby(extents, key=lambda extent: extent.pack):
+        yield [(extent, extent in logs) for extent in pieces]
 
 
 def _finish(jobs: Sequence[Future[None]], pool: ThreadPoolExecutor) -> None:
