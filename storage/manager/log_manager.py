@@ -10,6 +10,7 @@ included, leads to recovery at the next start.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import threading
@@ -21,7 +22,13 @@ from uuid import UUID
 from zlib import crc32
 
 from ...config.log_config import LogConfig, log_config
-from ..exceptions import CorruptCheckpointError, DataDirectoryError, KafkaStorageError, StorageError
+from ..exceptions import (
+    CorruptCheckpointError,
+    DataDirectoryError,
+    DirectoryLockedError,
+    KafkaStorageError,
+    StorageError,
+)
 from ..io.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
     from ..clock import Time
     from ..io.filesystem import FileSystem
     from ..scheduler import LaneScheduler
+    from .meta_properties import MetaProperties
     from .move import LogMove
 
 logger = logging.getLogger(__name__)
@@ -181,7 +189,7 @@ class LogManager:
         locked.
         """
         try:
-            found = [directory.open() for directory in self._directories]
+            found = [self._opened(directory) for directory in self._directories]
             known = {properties.cluster_id for properties in found if properties is not None}
             self.cluster_id = known.pop() if known else encode_uuid(self._new_uuid())
             if self.node_id < 0:  # node.id is not set
@@ -193,6 +201,22 @@ class LogManager:
             for directory in self._directories:
                 directory.close()
             raise
+
+    def _opened(self, directory: DataDirectory) -> MetaProperties | None:
+        """DataDirectoryError: it can't be used. One that log.dirs names twice, by a link, is locked by this process itself."""
+        try:
+            return directory.open()
+        except DirectoryLockedError:
+            place = self._place(directory.path)
+            for other in itertools.takewhile(lambda other: other is not directory, self._directories):
+                if self._place(other.path) == place:
+                    problem = f"is the same directory as {other.path}"
+                    raise DataDirectoryError(directory.path, problem, "name it once in log.dirs") from None
+            raise
+
+    def _place(self, path: str) -> tuple[int, int]:
+        status = self._fs.stat(path)
+        return status.device, status.inode
 
     def load(
         self, config_of: Callable[[str], LogConfig] | None = None, progress: ProgressCallback | None = None

@@ -379,3 +379,12 @@ def test_a_link_whose_disk_is_missing_ends_a_start(tmp_path: Path) -> None:
     (tmp_path / "data" / "t-0").symlink_to(tmp_path / "disk" / "t-0")
     with pytest.raises(DataDirectoryError):
         world.start()
+
+
+def test_a_directory_that_is_named_twice_by_a_link_is_told_as_such(tmp_path: Path) -> None:
+    """It was told that another process had it open."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    world = World(RealFileSystem(), directories=[str(tmp_path / "data"), str(tmp_path / "link")])
+    with pytest.raises(DataDirectoryError, match=r"/link: is the same directory as .*/data; name it once in log.dirs"):
+        world.start()
