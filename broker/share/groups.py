@@ -22,7 +22,7 @@ from ..groups.heartbeat.machine import Outcome
 from ..groups.share.group import ShareGroup, StatePartitions
 from ..groups.share.machine import Machine, ShareHeartbeat, ShareHeartbeatResult, share_group
 from ..groups.store.group import Group, GroupType
-from ..runtime.cooperative import Turns, run_in_rounds
+from ..runtime.cooperative import Steps, Turns, run_in_rounds
 from ..runtime.error_codes import error_code
 from .manager import SharePartitions, synced
 from .records import NO_OFFSET, SharePartitionKey
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+#: Work of a group that has to be written.
+UNITS_OF_A_RECORD = 10
 #: Topic name and partition.
 Place = tuple[str, int]
 
@@ -297,8 +299,12 @@ class ShareGroups:
     # -- topics that go
 
     def forget_deleted_topics(self) -> None:
-        """Groups keep no partitions of topics that are gone."""
+        """Groups keep no partitions of topics that are gone. Very many groups are gone through in rounds."""
+        self._shares.in_rounds(self._forget_deleted_topics())
+
+    def _forget_deleted_topics(self) -> Steps[None]:
         for group_id in self._members.ids_of_type(GroupType.SHARE):
+            yield 1
             try:
                 group = self.describe(group_id)
                 gone = {
@@ -308,6 +314,7 @@ class ShareGroups:
                 }
                 if gone:
                     self._forget(group_id, gone)
+                    yield UNITS_OF_A_RECORD
             except ProtocolError as error:
                 log.warning("group %s: what it kept of deleted topics stays: %s", group_id, error)
 

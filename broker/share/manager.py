@@ -137,8 +137,8 @@ class SharePartitions:
         #: The same by group.
         self._of_group: dict[str, dict[SharePartitionKey, HeldPartition]] = {}
         self._loading: dict[SharePartitionKey, asyncio.Task[HeldPartition]] = {}
-        #: What ends the sessions of connections that are gone.
-        self._ending: set[asyncio.Future[None]] = set()
+        #: What `in_rounds` has not come to the end of.
+        self._in_rounds: set[asyncio.Future[None]] = set()
         #: Since the start: records by type of acknowledgement, records that were acquired, locks' records that ended by time,
         #: sessions that a lost connection ended.
         self.acknowledged: Counter[int] = Counter()
@@ -161,8 +161,8 @@ class SharePartitions:
         """Stop loading states and the timers of locks. Nothing is released: what was acquired can be had after the next start."""
         for loading in self._loading.values():
             loading.cancel()
-        for ending in self._ending:
-            ending.cancel()
+        for rest in self._in_rounds:
+            rest.cancel()
         for held in self._held.values():
             held.stop()
 
@@ -320,11 +320,15 @@ class SharePartitions:
         """Close the sessions that were used over a connection that is gone, as `end_session` does: many of them by and by, with
         rounds for others between. Loop thread."""
         if self.sessions.first_of(connection) is not None:
-            ended = run_in_chunks(self._end_sessions(connection), ROUNDS)
-            if ended is not None:
-                task = asyncio.ensure_future(ended, loop=self.parts.loop)
-                self._ending.add(task)
-                task.add_done_callback(self._ending.discard)
+            self.in_rounds(self._end_sessions(connection))
+
+    def in_rounds(self, steps: Steps[None]) -> None:
+        """Do what no request waits for: a chunk now, each other one in a round of the loop of its own, until `close`."""
+        rest = run_in_chunks(steps, ROUNDS)
+        if rest is not None:
+            task = asyncio.ensure_future(rest, loop=self.parts.loop)
+            self._in_rounds.add(task)
+            task.add_done_callback(self._in_rounds.discard)
 
     def _end_sessions(self, connection: object) -> Steps[None]:
         while (session := self.sessions.first_of(connection)) is not None:

@@ -5,6 +5,7 @@ What Kafka's own share consumer makes of it is in tests/compat.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 import struct
@@ -18,6 +19,7 @@ from support.inside import in_loop, services_of
 from support.patience import PATIENCE_S, until
 from support.share_client import ACCEPT, REJECT, RELEASE, RENEW, ShareClient
 from support.wire_client import WireClient
+from tidelog.broker.groups.store.group import GroupType
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
 from tidelog.broker.share import fetch as share_fetch
 from tidelog.broker.share.coordinator import ShareCoordinator
@@ -1076,6 +1078,34 @@ def test_a_partition_whose_kept_state_a_power_cut_took_is_begun_anew(world: Worl
     assert (ann.got, ann.values) == ({0: [(0, 1, 1)]}, {0: [b"a", b"b"]})
     assert ann.acknowledge(0, 1, ACCEPT) == 0
     assert world.offsets() == [(0, 0)]
+
+
+def test_very_many_groups_forget_a_deleted_topic_in_rounds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        parts = [AlterPartition(partition_index=0, start_offset=0)]
+        request = AlterShareGroupOffsetsRequest(
+            group_id=f"g{number}", topics=[AlterTopic(topic_name=TOPIC, partitions=parts)]
+        )
+        world.admin.ask(request, 0, AlterShareGroupOffsetsResponse)
+    services: Any = services_of(world.broker)
+    groups = services.share.get().groups
+    left = []
+
+    def keeping() -> int:
+        ids = services.groups.ids_of_type(GroupType.SHARE)
+        return sum(bool(groups.describe(group_id).initialized) for group_id in ids)
+
+    async def forget() -> None:
+        monkeypatch.setattr(services.topics, "by_id", lambda _: None)
+        groups.forget_deleted_topics()
+        while left[-1:] != [0]:
+            left.append(keeping())
+            await asyncio.sleep(0)
+        monkeypatch.undo()
+
+    in_loop(world.broker, forget)
+    assert 15 < left[0] < 30
+    assert len(set(left)) > 3
 
 
 def test_a_long_stretch_of_aborted_records_is_passed_over_at_once(world: World) -> None:
