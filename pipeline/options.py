@@ -61,8 +61,10 @@ _NAMES = {name.lower(): name for name in _KNOWN}
 #: Offsets and timestamps have 64 bits.
 _MOST = (1 << 63) - 1
 _OFFSET_WORDS = {"earliest": EARLIEST, "latest": LATEST}
-_DELAY = re.compile(r"(\d{1,15})\s*(ms|s|sec|second|m|min|minute|h|hour)?s?")
-_DELAY_MS = {"ms": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000}
+#: With all units that Spark has for times.
+_DELAY = re.compile(r"(\d{1,15})\s*(us|ms|s|sec|second|m|min|minute|h|hour|d|day)?s?")
+_DELAY_MS = {"ms": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000,
+             "h": 3_600_000, "hour": 3_600_000, "d": 86_400_000, "day": 86_400_000}  # fmt: skip
 _ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
@@ -276,7 +278,7 @@ def _delay(text: str) -> int:
     found = _DELAY.fullmatch(text.lower())
     if found is None:
         raise OptionError(f"maxTriggerDelay is {text!r}; it can be 15m, 90s or 500ms")
-    return int(found[1]) * _DELAY_MS.get(found[2] or "ms", 3_600_000)
+    return int(found[1]) // 1000 if found[2] == "us" else int(found[1]) * _DELAY_MS[found[2] or "ms"]
 
 
 def read_json(text: str) -> object:

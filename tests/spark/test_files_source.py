@@ -633,7 +633,7 @@ def test_a_topic_that_was_made_anew_stops_a_stream(spark: Any, tmp_path: Path) -
 def test_a_stream_begins_with_the_latest_and_waits_for_enough(spark: Any, tmp_path: Path) -> None:
     home = tmp_path / "home"
     grow(home, "t", 0, 0, 20)
-    given = {"path": str(home), "subscribe": "t", "minOffsetsPerTrigger": "30", "maxTriggerDelay": "3000000h"}
+    given = {"path": str(home), "subscribe": "t", "minOffsetsPerTrigger": "30", "maxTriggerDelay": "125000d"}
     stream = spark.readStream.format("tidelog-files").options(**given).load()
     query = stream.writeStream.format("memory").queryName("waits").start()
     try:

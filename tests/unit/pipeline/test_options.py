@@ -60,6 +60,14 @@ def test_what_has_no_meaning_here_is_taken(name: str, value: str) -> None:
     assert parse_options({**given, name: value}) == parse_options(given)
 
 
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("2500us", 2), ("7", 7), ("7 ms", 7), ("90 s", 90_000), ("5min", 300_000), ("2H", 7_200_000), ("1d", 86_400_000)],
+)
+def test_a_delay_has_any_unit_that_spark_has_for_times(text: str, ms: int) -> None:
+    assert parse_options({**HERE, "maxTriggerDelay": text}).max_trigger_delay_ms == ms
+
+
 def test_partitions_and_topics_are_taken_once() -> None:
     assert parse_options({"path": "/a", "assign": '{"t": [3, 0, 3]}'}).assigned == {"t": (3, 0)}
     assert parse_options({"path": "/a", "subscribe": "b, a ,b,"}).topics == ("b", "a")

@@ -56,7 +56,7 @@ record Options(
             "bootstrap.servers", "keysstayinpartition", "latestmemorybytes", "decode", "decodeschema", "decodeschemafile",
             "decodemessage");
     private static final List<String> OTHER_PREFIXES = List.of("kafka.", "schema.registry.");
-    private static final Pattern DELAY = Pattern.compile("(\\d{1,15})\\s*(ms|s|sec|second|m|min|minute|h|hour)?s?");
+    private static final Pattern DELAY = Pattern.compile("(\\d{1,15})\\s*(us|ms|s|sec|second|m|min|minute|h|hour|d|day)?s?");
 
     /** Where a read begins or ends: an offset (or EARLIEST, LATEST), or a timestamp in ms, of all partitions or of each. */
     record Bound(boolean isTime, Long forAll, Map<String, Map<Integer, Long>> each, String name) implements Serializable {
@@ -283,8 +283,9 @@ record Options(
             throw new OptionException("maxTriggerDelay is '" + text + "'; it can be 15m, 90s or 500ms");
         }
         String unit = found.group(2) == null ? "ms" : found.group(2);
-        long ms = unit.equals("ms") ? 1 : unit.startsWith("s") ? 1000 : unit.startsWith("m") ? 60_000 : 3_600_000;
-        long count = Long.parseLong(found.group(1));
+        long ms = unit.endsWith("s") && unit.length() == 2 ? 1 : unit.startsWith("s") ? 1000 : unit.startsWith("m") ? 60_000
+                : unit.startsWith("h") ? 3_600_000 : 86_400_000;
+        long count = Long.parseLong(found.group(1)) / (unit.equals("us") ? 1000 : 1);
         return count > Long.MAX_VALUE / ms ? Long.MAX_VALUE : count * ms;
     }
 
