@@ -134,11 +134,13 @@ class Restore:
         if self._cut.header.key:
             self._key = check_key(self._cut.header.key, self._key)
         homes = self._homes()
-        self._prepare(homes)
+        is_going_on = self._prepare(homes)
         self._bar.total(self._cut.size)
         with ExitStack() as locks:
             for directory in self._directories:
                 locks.callback(self._fs.lock(f"{directory}/{LOCK_FILE}").release)
+            if is_going_on:
+                self._tidy(homes)  # not before the lock: what is unfinished may be of a restore that runs
             self._partitions(homes)
             self._metadata()
             self._root_files(homes)
@@ -163,7 +165,8 @@ class Restore:
             filled[home] += entry.size
         return homes
 
-    def _prepare(self, homes: dict[tuple[str, int], str]) -> None:
+    def _prepare(self, homes: dict[tuple[str, int], str]) -> bool:
+        """Marker in each directory; True if a restore goes on."""
         markers = {
             directory: read_marker(self._fs, directory) if self._fs.exists(directory) else None
             for directory in self._directories
@@ -188,8 +191,7 @@ class Restore:
         for directory in self._directories:
             self._fs.make_directory(directory)
             write_marker(self._fs, directory, self._marker)
-        if is_going_on:
-            self._tidy(homes)
+        return is_going_on
 
     def _tidy(self, homes: dict[tuple[str, int], str]) -> None:
         """Remove what was not finished when the restore was broken off."""

@@ -21,7 +21,7 @@ from tidelog.backup.restore.restore import Restore, RestoreError, verify_cut
 from tidelog.backup.store.memory import MemoryStore
 from tidelog.backup.upkeep.retention import DAY_MS, HOUR_MS, MINUTE_MS, Keep, kept_cuts
 from tidelog.backup.upkeep.sweep import named, sweep
-from tidelog.storage.exceptions import DataDirectoryError
+from tidelog.storage.exceptions import DataDirectoryError, DirectoryLockedError
 from tidelog.storage.log.unified_log import UnifiedLog
 from tidelog.storage.manager.data_directory import RESTORE_FILE
 from tidelog.storage.segment.log_segment import LogSegment
@@ -503,6 +503,39 @@ def test_a_restore_that_was_broken_off_is_refused_by_a_start_and_goes_on(world: 
     assert {(log.topic, log.partition): seen(log) for log in manager.logs()} == world.models[number]
     with pytest.raises(RestoreError, match="is not empty"):
         run()
+    new.stop()
+
+
+def test_a_second_restore_into_the_same_directory_leaves_the_first_alone(world: BackedUpWorld) -> None:
+    cut = Catalog(world.store).cut(world.cut())
+    new = RestoredWorld(world.time)
+    read = world.store.read
+    refused: list[str] = []
+
+    def run() -> None:
+        Restore(
+            world.store,
+            cut,
+            [RESTORED],
+            new.file_system,
+            new.config,
+            config_of=lambda _: world.log_config,
+            time=world.time,
+        ).run()
+
+    def beside(key: str, start: int = 0, length: int | None = None) -> bytes:
+        # Its thread has opened the file that these bytes are for.
+        world.store.read = read  # type: ignore[method-assign]
+        with pytest.raises(DirectoryLockedError) as error:
+            run()
+        refused.append(str(error.value))
+        return read(key, start, length)
+
+    world.store.read = beside  # type: ignore[method-assign]
+    run()
+    assert len(refused) == 1
+    manager = new.start()
+    assert {(log.topic, log.partition): seen(log) for log in manager.logs()} == world.models[1]
     new.stop()
 
 
