@@ -100,7 +100,7 @@ def run(options: Any) -> int:
             ends = {p: end for p, end in ends.items() if end > bounds[topic, p].start}
     waiting = Waiting(topic, is_told=ends is None and sys.stderr.isatty())
     if library is None:
-        printed = _run_own(options, topic, starts, ends, separator, waiting)
+        printed = _OwnCopy(options, topic, starts, ends, separator, waiting).run()
     else:
         printed = _run_librdkafka(library, options, topic, starts, ends, separator, waiting)
     if ends is not None and not printed:
@@ -172,103 +172,117 @@ class Waiting:
             print(f"waiting for records of {self._topic}; Ctrl-C ends", file=sys.stderr)
 
 
-def _run_own(
-    options: Any,
-    topic: str,
-    starts: dict[int, int],
-    ends: dict[int, int] | None,
-    separator: bytes | None,
-    waiting: Waiting,
-) -> int:
-    """The number of records that were printed."""
-    import sys
+class _OwnCopy:
+    """Prints what our own client reads. `run` once."""
 
-    from ..pipeline.exceptions import BrokerUnreachableError, PipelineError
-    from .support.group_member import GroupMember
-    from .support.group_reader import GroupReader
-    from .support.kafka_client import KafkaFailure
-    from .support.own_client import own_client
-    from .support.own_consumer import Chunk, OwnConsumer
-    from .support.record_output import record_format
-    from .support.waiting import Notices
+    def __init__(
+        self,
+        options: Any,
+        topic: str,
+        starts: dict[int, int],
+        ends: dict[int, int] | None,
+        separator: bytes | None,
+        waiting: Waiting,
+    ) -> None:
+        import sys
 
-    notices = Notices()
-    text = record_format(as_json=options.output == "json", separator=separator)
-    positions = {partition: starts[partition] for partition in (starts if ends is None else ends)}
-    out = sys.stdout.buffer
-    printed = 0
-    is_printing = False
-    stop: list[int] = []
+        from .support.record_output import record_format
+        from .support.waiting import Notices
 
-    def on_wait(why: str) -> None:
+        self._options = options
+        self._topic = topic
+        self._positions = {partition: starts[partition] for partition in (starts if ends is None else ends)}
+        self._ends = ends
+        self._waiting = waiting
+        self._notices = Notices()
+        self._text = record_format(as_json=options.output == "json", separator=separator)
+        self._out = sys.stdout.buffer
+        self._printed = 0
+        self._is_printing = False
+        self._stop: list[int] = []
+
+    def run(self) -> int:
+        """The number of records that were printed."""
+        if self._options.group is None:
+            _until_told(self._copy, self._stop, waits=lambda: not self._is_printing)
+        elif self._ends != {}:
+            _until_told(self._copy_as_member, self._stop, waits=lambda: not self._is_printing)
+        return self._printed
+
+    def _on_wait(self, why: str) -> None:
         """BrokerUnreachableError, once it was told to stop: what has failed is not tried again then."""
-        if stop:
-            raise BrokerUnreachableError(why)
-        notices.wait(why)
+        from ..pipeline.exceptions import BrokerUnreachableError
 
-    def copy_of(chunks: Iterator[Chunk | None], is_stopped: Callable[[], bool]) -> Iterator[Chunk]:
-        """Prints; gives each chunk with what of it was printed."""
-        nonlocal printed, is_printing
+        if self._stop:
+            raise BrokerUnreachableError(why)
+        self._notices.wait(why)
+
+    def _print(self, chunks: Iterator[Chunk | None], is_stopped: Callable[[], bool]) -> Iterator[Chunk]:
+        """Gives each chunk with what of it was printed."""
+        most = self._options.max_messages
         for chunk in chunks:
             if is_stopped():
                 return
             if chunk is None:
-                out.flush()
-                waiting.idle()
+                self._out.flush()
+                self._waiting.idle()
                 continue
-            records = chunk.records
-            if options.max_messages is not None:
-                records = records[: options.max_messages - printed]
-            is_printing = True
-            out.write(text(chunk.partition, records))
-            printed += len(records)
-            yield Chunk(chunk.partition, records)
-            is_printing = False
-            if printed == options.max_messages:
+            records = chunk.records if most is None else chunk.records[: most - self._printed]
+            self._is_printing = True
+            self._out.write(self._text(chunk.partition, records))
+            self._printed += len(records)
+            yield chunk._replace(records=records)
+            self._is_printing = False
+            if self._printed == most:
                 return
 
-    def copy(is_stopped: Callable[[], bool]) -> None:
-        with own_client(options, "tidelog-consume", on_wait) as client:
+    def _copy(self, is_stopped: Callable[[], bool]) -> None:
+        from .support.own_client import own_client
+        from .support.own_consumer import OwnConsumer
+
+        with own_client(self._options, "tidelog-consume", self._on_wait) as client:
             consumer = OwnConsumer(
-                client, topic, positions, committed=options.committed, ends=ends, on_wait=on_wait, tell=_tell
-            )
-            for _ in copy_of(consumer.read(), is_stopped):
+                client, self._topic, self._positions, committed=self._options.committed, ends=self._ends,
+                on_wait=self._on_wait, tell=_tell,
+            )  # fmt: skip
+            for _ in self._print(consumer.read(), is_stopped):
                 pass
 
-    def copy_of_group(is_stopped: Callable[[], bool]) -> None:
+    def _copy_as_member(self, is_stopped: Callable[[], bool]) -> None:
+        from ..pipeline.exceptions import PipelineError
+        from .support.group_member import GroupMember
+        from .support.group_reader import GroupReader
+        from .support.kafka_client import KafkaFailure
+        from .support.own_client import own_client
+
+        options, on_wait = self._options, self._on_wait
         with (
             own_client(options, "tidelog-consume", on_wait) as client,
             own_client(options, "tidelog-consume", on_wait) as coordinator,
         ):
             member = GroupMember(
-                coordinator, options.group, topic, committed_only=options.committed, tell=_tell, on_wait=on_wait
+                coordinator, options.group, self._topic, committed_only=options.committed, tell=_tell, on_wait=on_wait
             )
             reader = GroupReader(
-                client, member, topic, from_beginning=options.from_beginning, ends=ends,
+                client, member, self._topic, from_beginning=options.from_beginning, ends=self._ends,
                 tell=_tell, on_wait=on_wait,
             )  # fmt: skip
             is_printed, has_reader = False, True
             try:
-                for chunk in copy_of(reader.read(), is_stopped):
+                for chunk in self._print(reader.read(), is_stopped):
                     reader.printed(chunk.partition, chunk.records[-1].offset + 1)
             except BrokenPipeError:
                 has_reader = False  # nor has anybody read what lies in the pipe
                 raise
             finally:
                 try:
-                    out.flush()  # BrokenPipeError: nobody has read it
+                    self._out.flush()  # BrokenPipeError: nobody has read it
                     is_printed = has_reader
                 finally:
                     try:
                         reader.close(commits=is_printed)
                     except PipelineError as error:
                         raise KafkaFailure(f"printed, but not committed: {error}") from None
-
-    if options.group is None:
-        _until_told(copy, stop, waits=lambda: not is_printing)
-    elif ends != {}:
-        _until_told(copy_of_group, stop, waits=lambda: not is_printing)
-    return printed
 
 
 def _tell(text: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from tidelog.cli.consume import Waiting, _run_librdkafka, _run_own
+from tidelog.cli.consume import Waiting, _OwnCopy, _run_librdkafka
 from tidelog.cli.support import rdkafka_reader
 from tidelog.cli.support.kafka_client import KafkaFailure
 from tidelog.cli.support.own_consumer import Chunk
@@ -367,7 +367,7 @@ def test_what_lies_in_a_pipe_whose_reader_has_gone_is_not_committed(monkeypatch:
     monkeypatch.setattr("tidelog.cli.support.own_client.own_client", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(GoneReader(), write_through=True))
     with pytest.raises(BrokenPipeError):
-        _run_own(options, "t", {0: 0}, None, None, Waiting("t", is_told=False))
+        _OwnCopy(options, "t", {0: 0}, None, None, Waiting("t", is_told=False)).run()
     assert closed == [False]
 
 
@@ -413,7 +413,7 @@ def test_what_waits_for_a_daemon_ends_at_once_when_it_is_told(
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     failure = pytest.raises(KafkaFailure, match="printed, but not committed: no connection")
     with contextlib.nullcontext() if group is None else failure:
-        assert _run_own(options, "t", {0: 0}, None, None, Waiting("t", is_told=False)) == 1
+        assert _OwnCopy(options, "t", {0: 0}, None, None, Waiting("t", is_told=False)).run() == 1
     assert out.getvalue() == b"v\n"
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
 
@@ -432,7 +432,7 @@ def test_a_line_that_is_being_printed_is_printed_to_its_end(monkeypatch: pytest.
     monkeypatch.setattr("tidelog.cli.support.own_client.own_client", lambda *_: contextlib.nullcontext())
     out = Out()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, write_through=True))
-    assert _run_own(OWN, "t", {0: 0}, None, None, Waiting("t", is_told=False)) == 1
+    assert _OwnCopy(OWN, "t", {0: 0}, None, None, Waiting("t", is_told=False)).run() == 1
     assert out.getvalue() == b"v\n"
 
 
