@@ -130,6 +130,7 @@ class Backups:
         if self.world.power_takes_ends:
             for place in moment.history.logs.keys() & bounds.keys():
                 moment.history.ends_at(place, bounds[place][1])
+            moment.commits.acknowledged.clear()
         # Two of one time, as the clock was set back: nobody can tell which of them a cut is.
         at_ms = self.world.machine.time.milliseconds()
         for near_ms in (at_ms - 1, at_ms, at_ms + 1):

@@ -68,7 +68,7 @@ class World:
         self.is_sound = True
         self.is_stopping = False
         self.power_takes_ends = False
-        """A power cut has taken, or takes, the end of each log, of which the history does not know yet."""
+        """A power cut takes, or has taken, the end of each log, whatever was acknowledged."""
         self.open_transactions = 0
         self.altered: set[tuple[str, str]] = set()
         self.clock_jumps = 0
@@ -242,7 +242,6 @@ class World:
             reader = Judge(self, JUDGE, Target(place, 0))
             self.history.ends_at(place, await self._surely(reader.end_before_this_life))
             reader.channel.close()
-        self.power_takes_ends = False
 
     async def read_whole(
         self, place: Place, isolation: int, look: Callable[[Judge], Awaitable[None]] | None = None
