@@ -1,7 +1,7 @@
 """StreamsGroupDescribe, API key 89, versions 0 and 1: streams groups with their topology, members and tasks (KIP-1071).
 
 - 1 tells on request the graph that a member described the topology by (KIP-1331), and the assignor (KIP-1357). A graph takes up
-  to 1 MiB, so a group that is asked for twice has it in its first place alone.
+  to 1 MiB. A group is told once, however often it is named.
 - The graph may name topics that the rest of the answer does not, those that only a sink writes. Where there is one that the
   client may not describe, the graph is not told (ERROR): Kafka tells it. Names of topics that are not there are no secret: a
   graph may have the names of internal topics without the application's id.
