@@ -58,8 +58,9 @@ class AuditedBroker:
     def ask(self, principal: str = "User:alice", rules: int = 1) -> asyncio.Future[Any]:
         """What the connection has, and cancels when its client has gone."""
         connection: Any = SimpleNamespace(
-            principal="User:admin", peer_host="10.0.0.7", last_active=0, hold_back=lambda: False
-        )
+            principal="User:admin", peer_host="10.0.0.7", last_active=0, hold_back=lambda: False,
+            wait_turn=asyncio.get_running_loop().call_soon,
+        )  # fmt: skip
         creations = [
             AclCreation(
                 resource_type=2, resource_name=f"orders-{number}", resource_pattern_type=3, principal=principal, host="*",
