@@ -366,7 +366,8 @@ cdef class QuickPath:
         cdef int64_t position, left, high_watermark, log_start, limit, batch, passed, following = 0
         cdef Py_ssize_t total, probed
         cdef int fd
-        cdef bint committed, copied, warm
+        cdef uint8_t behind[HEADER_UP_TO_MAGIC]
+        cdef bint committed, copied, warm, is_sound = False
         cdef object session = None, wanted = None, topic, key, raw, partition, log, meter = None, segment, hints, hint, file
         cdef tuple high, segments
         cdef list parts = None
@@ -549,6 +550,13 @@ cdef class QuickPath:
                 passed = self.whole_batches(fd, data, position, count, &following)
                 if passed == 0:
                     return NotImplemented
+                # As `begins_from` in storage/segment/file_records.py. What is not in memory is not known to be sound.
+                is_sound = (
+                    read_cached(fd, <char *>&behind[0], HEADER_UP_TO_MAGIC, position + passed) == HEADER_UP_TO_MAGIC
+                    and behind[MAGIC_AT] <= 2
+                    and tl_i32(&behind[LENGTH_AT]) > 0
+                    and tl_i64(&behind[0]) >= following
+                )
             # Last, since it is counted; who may not read gets nothing of what was read.
             if self.authorizer is not None and not self.authorizer.is_known_to_allow(
                 connection.principal, connection.peer_host, READ, TOPIC, topic
@@ -567,7 +575,7 @@ cdef class QuickPath:
         finally:
             if file is not None:
                 file.release()
-        if passed:
+        if passed and is_sound:
             segment.note_hint(hints, following, position + passed)
 
         if session is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...protocol.records.exceptions import CorruptRecordError
 from ..segment import file_records
 from ..segment.segment_list import floor_index
 from ..values import FetchDataInfo, LogOffsetMetadata
@@ -22,7 +23,8 @@ def read(
 ) -> FetchDataInfo | None:
     """A slice that begins with the batch that holds `offset` and ends before `limit`; None when there is no such batch.
 
-    The answer holds a lease. OSError when the disk fails, or when the segment's files are gone.
+    The answer holds a lease. OSError when the disk fails, or when the segment's files are gone. CorruptRecordError where
+    damage is in the way, and in the last segment also where it hides what follows it.
     """
     index = len(view) - 1
     segment = view[index]
@@ -39,26 +41,40 @@ def read(
         hints = segment.hints
         hint = segment.hint(offset)
         if hint is not None and hint < end:
-            position, found = hint, None
-            break
+            found = None
+            # A header that is damaged there says nothing of the batch: the look-up judges it.
+            if end - hint <= max_bytes or (found := segment.batch_at_hint(hint, offset, end)) is not None:
+                position = hint
+                break
         found = segment.find(offset, end)
         if found is not None:
             position = found.position
             break
         index += 1
         if is_last or index >= len(view):
+            if end == segment.size and not segment.is_filled_from(offset, end):
+                # An empty answer would be the same for ever.
+                raise CorruptRecordError(f"{segment!r}: damage hides the batch that holds offset {offset}")
             return None
         segment = view[index]
         if segment.base_offset >= limit.offset:  # the limit's segment has become a part of the one before
             return None
     file = segment.lease_file()
     size = end - position
-    if size > max_bytes:
-        found = found or file_records.batch_at(file, position)
-        if found is None or (found.size > max_bytes and not min_one_message):
+    if found is not None and size > max_bytes:
+        if found.size > max_bytes and not min_one_message:
             file.release()
             return FetchDataInfo(offset, None, 0, 0, segment.base_offset, not is_last)
-        segment.note_hint(hints, found.last_offset + 1, position + found.size)
+        following, behind = found.last_offset + 1, position + found.size
+        try:
+            is_right = behind < end and file_records.begins_from(file, behind, following)
+        except BaseException:
+            file.release()
+            raise
+        if (
+            is_right
+        ):  # a damaged header may say any offset: who reads on from there would come back here again and again
+            segment.note_hint(hints, following, behind)
         size = max(max_bytes, found.size)
     return FetchDataInfo(offset, file, position, size, segment.base_offset, not is_last)
 

@@ -25,9 +25,11 @@ from ...protocol.records.legacy_record import LEGACY_HEADER_SIZE, read_legacy_he
 from ...protocol.records.memory_records import iterate_records
 from ...protocol.records.record_batch import (
     HEADER,
+    HEADER_UP_TO_MAGIC,
     LOG_OVERHEAD,
     MAGIC_AT,
     MAGIC_V2,
+    OVERHEAD,
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
     Record,
@@ -69,6 +71,27 @@ def batch_at(file: File, position: int) -> BatchPosition | None:
         return None
     base_offset, length, last_offset_delta = _EXTENT.unpack_from(head)
     return BatchPosition(position, LOG_OVERHEAD + length, base_offset + last_offset_delta)
+
+
+def whole_batch_at(file: File, position: int, end: int, offset: int) -> BatchPosition | None:
+    """The batch that starts at `position`; None unless it ends by `end` in the file, and at `offset` or later."""
+    head = file.pread(RECORD_BATCH_OVERHEAD, position)
+    try:
+        found = _kernel.find_batch(head, 0, len(head), offset)
+    except CorruptRecordError:
+        return None
+    if found is None or found[0] or position + found[1] > end:
+        return None
+    return BatchPosition(position, *found[1:])
+
+
+def begins_from(file: File, position: int, offset: int) -> bool:
+    """True if a batch seems to begin at `position`, with an offset from `offset` on. Any thread; OSError."""
+    head = file.pread(HEADER_UP_TO_MAGIC, position)
+    if len(head) < HEADER_UP_TO_MAGIC or head[MAGIC_AT] > MAGIC_V2:
+        return False
+    base_offset, length = OVERHEAD.unpack_from(head)
+    return bool(length > 0 and base_offset >= offset)
 
 
 def read_headers(file: File, position: int, end: int) -> Iterator[BatchHeader]:
@@ -140,6 +163,17 @@ def find_batch(
             return None
         position += step
     return None
+
+
+def is_filled(file: File, position: int, end: int) -> bool:
+    """True if batches fill [position, end), by what their headers say; `position` is a batch's start."""
+    while position < end:
+        chunk = file.pread(min(CHUNK_BYTES, end - position), position)
+        step = _kernel.next_batch_position(chunk, 0, len(chunk))
+        if step == 0:
+            return False
+        position += step
+    return position == end
 
 
 def last_offset(file: File, position: int, end: int) -> int | None:

@@ -379,6 +379,24 @@ class LogSegment:
         finally:
             files.release()
 
+    def batch_at_hint(self, position: int, offset: int, end: int) -> BatchPosition | None:
+        """The batch that begins at `position`, if it ends at `offset` or later, and in the file by `end`. Any thread; OSError."""
+        file = self.lease_file()
+        try:
+            return file_records.whole_batch_at(file, position, end, offset)
+        finally:
+            file.release()
+
+    def is_filled_from(self, offset: int, end: int) -> bool:
+        """True if batches follow one another up to `end`, from the index entry below `offset` on. Any thread; OSError,
+        CorruptRecordError.
+        """
+        files = self.acquire()
+        try:
+            return file_records.is_filled(files.file, self._floor_position(files, offset, end), end)
+        finally:
+            files.release()
+
     def _floor_entry(self, files: SegmentFiles, offset: int, end: int) -> OffsetPosition:
         """Index entry from which to walk for `offset`; without one the walk starts at 0."""
         try:

@@ -39,9 +39,9 @@ from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchT
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.legacy_record import build_legacy_set
-from tidelog.protocol.records.record_batch import Record
+from tidelog.protocol.records.record_batch import LAST_OFFSET_DELTA_AT, Record
 from tidelog.protocol.schema import encode
-from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import File, RealFileSystem
 
 # An example is some tens of requests to two nodes on a disk.
 SETTINGS = settings(max_examples=30, deadline=None, phases=[Phase.reuse, Phase.generate])
@@ -274,6 +274,33 @@ def test_the_common_produce_and_fetch_of_each_version_are_quick(authorized: bool
                 assert quick.path.fetches == before + 1, "a session of one partition is quick too"
 
     both_ways(work, authorized=authorized)
+
+
+def say_that_the_second_batch_ends_at_9(file: File, size: int) -> None:
+    with open(file.path, "r+b") as damaged:
+        damaged.seek(size + LAST_OFFSET_DELTA_AT)
+        damaged.write((7).to_bytes(4, "big"))
+
+
+def test_a_header_that_is_damaged_sends_no_later_reader_back() -> None:
+    async def work(quick: Way, general: Way) -> None:
+        for way in (quick, general):
+            for _ in range(9):
+                await way.ask(produce(way, 9, "plain", bytes(batch("a", "b"))))
+            log = way.world.partitions.get("plain", 0).log
+            file = log.segments[-1].lease_file()
+            size = log.size // 9
+            say_that_the_second_batch_ends_at_9(file, size)
+            file.release()
+        before = quick.path.fetches
+        asked = [await way.ask(fetch(way, 12, "plain", 2, 1)) for way in (quick, general)]
+        assert asked[0] == asked[1]
+        assert quick.path.fetches == before + 1
+        for way in (quick, general):
+            assert way.world.partitions.get("plain", 0).log.segments[-1].hint(10) == 5 * size
+            assert (await way.ask(fetch(way, 12, "plain", 10, 1)))[1].count((10).to_bytes(8, "big")) == 1
+
+    both_ways(work)
 
 
 def test_a_reader_of_large_slices_goes_the_quick_way_from_batch_to_batch_and_in_older_segments() -> None:
