@@ -29,6 +29,8 @@ from .shape import Shape
 
 #: Bytes in front of a value: 0, and the id, big-endian.
 _HEADER = 5
+#: Ids are ints of Java: of a larger one a registry says that it has no such path, which is no word of a schema.
+_MOST_ID = (1 << 31) - 1
 #: Writers' schemas that are kept parsed, and bytes of their texts: parsed they are some ten times that.
 _MOST_WRITERS, _MOST_WRITERS_BYTES = 200, 16 << 20
 #: Numbers that lead to a Protobuf message within its file.
@@ -200,6 +202,8 @@ class Decoder:
         found, size = self._writers.get(number, (None, 0))
         if found is None:
             assert self._registry is not None  # there are ids
+            if number > _MOST_ID:
+                raise BadRecordError(f"by schema {number}: no schema has such an id")
             try:
                 schemas = _closure(self._registry, self._registry.by_id(number), self._pinned.form)
                 found, size = parse(schemas), sum(len(each.text) for each in schemas)

@@ -100,7 +100,9 @@ class SchemaRegistry:
         parts = urlsplit(path)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         steps = [unquote(step) for step in parts.path.removeprefix(self.prefix).strip("/").split("/")]
-        if steps[:2] == ["schemas", "ids"] and len(steps) == 3:
+        if (
+            steps[:2] == ["schemas", "ids"] and len(steps) == 3 and int(steps[2]) < 1 << 31
+        ):  # Java's int: else no such path
             found = self.schemas.get(int(steps[2]))
             if found is None:
                 return _error(404, 40403, f"Schema {steps[2]} not found")

@@ -108,6 +108,16 @@ def test_bad_records_have_reasons(server: SchemaRegistry, monkeypatch: pytest.Mo
     assert len(decoder._writers) == 3
 
 
+@pytest.mark.parametrize("number", [1 << 31, (1 << 32) - 1])
+def test_a_number_that_is_no_id_is_the_records_fault(server: SchemaRegistry, number: int) -> None:
+    server.register("orders-value", record(("id", "int")))
+    decoder = opened(server, Form.AVRO)
+    before = list(server.asked)
+    with pytest.raises(BadRecordError, match=f"by schema {number}: no schema has such an id"):
+        decoder.decode(framed(number, b"\2"))
+    assert server.asked == before, "a registry would say that it has no such path"
+
+
 def test_a_registry_that_is_away_is_no_fault_of_the_record(server: SchemaRegistry) -> None:
     text = record(("id", "int"))
     number = server.register("orders-value", text)
