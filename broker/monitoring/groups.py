@@ -57,6 +57,10 @@ class GroupFacts(NamedTuple):
     states: dict[tuple[str, str], int]
     """Type and state → how many."""
     members: list[tuple[str, int]]
+    member_count: int
+    """Members of all groups, of those beyond `MAX_COPIED` too."""
+    per_group: bool
+    """Whether groups have rows of their own: sums have all of them either way."""
     loading: int
     offsets: int
     commits: int
@@ -95,7 +99,7 @@ async def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFact
     states: Counter[tuple[str, str]] = Counter()
     members: list[tuple[str, int]] = []
     committed: list[Committed] = []
-    omitted = 0
+    omitted = member_count = 0
     left = CHUNK
     for shard in list(groups.shards()):
         if not shard.loaded:
@@ -106,10 +110,9 @@ async def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFact
                 left = CHUNK
             left -= 1
             states[str(group.group_type), group.state_name] += 1
+            member_count += group.member_count
             if per_group and len(members) < MAX_COPIED:
                 members.append((group.group_id, group.member_count))
-        if not per_group:
-            continue
         for group_id in list(shard.offsets.group_ids()):
             for topic, partitions in list(shard.offsets.of_group(group_id).items()):
                 if left <= 0:
@@ -125,6 +128,8 @@ async def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFact
     return GroupFacts(
         dict(states),
         members,
+        member_count,
+        per_group,
         groups.loading_count,
         groups.offset_count,
         groups.commits,
@@ -145,7 +150,9 @@ class GroupLag:
         self._lock = threading.Lock()
 
     def measure(self, facts: GroupFacts, most: int) -> GroupReport:
-        """Measure the lag of at most `most` partitions of groups, and of as many groups."""
+        """Measure the lag of at most `most` partitions of groups, and of as many groups; of none where they have no rows."""
+        if not facts.per_group:
+            most = 0
         largest = nlargest(most, facts.members, key=lambda member: member[1])
         lags = [self._lag(commit) for commit in facts.committed]
         shown = nlargest(most, lags, key=lambda lag: -1 if lag.offsets is None else lag.offsets)
@@ -200,7 +207,7 @@ def group_metrics() -> Table[GroupReport]:
         Metric("tidelog_group_members", GAUGE, "Members of the group; of the groups with the most.",
                lambda report: report.members, ("group",)),
         Metric("tidelog_groups_members", GAUGE, "Members of all groups together.",
-               lambda report: sum(count for _, count in report.facts.members)),
+               lambda report: report.facts.member_count),
         Metric("tidelog_groups_lag_offsets", GAUGE, "Lag in offsets of all groups and partitions together.",
                lambda report: report.all_lags),
         Metric("tidelog_group_committed_offset", GAUGE, "The offset that the group has committed.",

@@ -94,6 +94,7 @@ def test_rows_are_bounded_and_can_be_switched_off(monkeypatch: pytest.MonkeyPatc
     off = scrape(GroupLag(world.manager), groups, per_group=False)
     assert off["tidelog_group_committed_offset"] == off["tidelog_group_members"] == {}
     assert off["tidelog_group_offsets"] == {(): 6}
+    assert off["tidelog_group_lag_omitted_partitions"] == {(): 6}
     world.stop()
 
 
@@ -121,6 +122,25 @@ def test_with_very_many_groups_those_that_lag_most_have_rows_and_all_are_in_the_
     assert (told["tidelog_group_members"]["g4000",], told["tidelog_group_members"]["g3",]) == (4000, 3)
     assert told["tidelog_groups_members"] == {(): 4003}
     assert scrape(GroupLag(world.manager), groups, 0)["tidelog_group_lag_offsets"] == {}
+    world.stop()
+
+
+def test_sums_have_all_groups_also_where_none_has_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They said 0 members and no lag with metrics.per.group=false, and left out the members of groups beyond those copied."""
+    world = CleaningWorld()
+    world.start()
+    for number in range(10):
+        put(world.log(), f"k{number}", "v")
+    groups = Groups({(f"g{number}", "t", 0): 4 for number in range(3)})
+    for number in range(3):
+        groups._shards[0].groups[f"g{number}"] = SimpleNamespace(
+            group_id=f"g{number}", group_type="classic", state_name="Stable", member_count=5
+        )
+    off = scrape(GroupLag(world.manager), groups, per_group=False)
+    assert (off["tidelog_groups_members"], off["tidelog_groups_lag_offsets"]) == ({(): 15}, {(): 18})
+    assert off["tidelog_group_members"] == off["tidelog_group_lag_offsets"] == off["tidelog_group_lag_records"] == {}
+    monkeypatch.setattr(groups_module, "MAX_COPIED", 2)
+    assert scrape(GroupLag(world.manager), groups)["tidelog_groups_members"] == {(): 15}
     world.stop()
 
 
