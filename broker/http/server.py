@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -48,6 +49,8 @@ _HEALTH = {"/health": "whole", "/health/live": "live", "/health/ready": "ready"}
 
 SERVER_NAME = "tidelog"
 _READS = ("GET", "HEAD")
+_STRANGE_VERSION = re.compile(r";\s*version=(?!\d{1,9}(\.\d{1,9})*\s*([;,]|$))", re.ASCII)
+"""In an Accept header: the version of a format that there can't be."""
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
@@ -308,7 +311,13 @@ class HttpServer:
                 ProcessCollector(registry=registry)
                 PlatformCollector(registry=registry)
                 self._metrics = make_wsgi_app(registry)
-        return self._metrics(environ, start_response)
+        is_head = environ.get("REQUEST_METHOD") == "HEAD"
+        # prometheus-client knows GET alone, and fails at a version that is no number.
+        asked = {**environ, "REQUEST_METHOD": "GET"}
+        if _STRANGE_VERSION.search(environ.get("HTTP_ACCEPT", "")):
+            del asked["HTTP_ACCEPT"]
+        body = self._metrics(asked, start_response)
+        return [] if is_head else body
 
 
 def _json(start_response: StartResponse, status: str, body: bytes, more: Iterable[tuple[str, str]] = ()) -> list[bytes]:

@@ -9,8 +9,8 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from types import SimpleNamespace
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,11 +30,17 @@ from tidelog.config.broker_config import BrokerConfig, broker_config
 from tidelog.storage.io.disk_space import DiskSpace
 
 
-def ask(server: HttpServer, path: str, method: str = "GET", host: str | None = "localhost") -> tuple[str, bytes]:
+def ask(
+    server: HttpServer,
+    path: str,
+    method: str = "GET",
+    host: str | None = "localhost",
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[str, bytes]:
     """One request to the application, without a socket."""
     said: list[str] = []
     body = server.application(
-        {"PATH_INFO": path, "REQUEST_METHOD": method, **({} if host is None else {"HTTP_HOST": host})},
+        {"PATH_INFO": path, "REQUEST_METHOD": method, **({} if host is None else {"HTTP_HOST": host}), **more},
         lambda status, headers: said.append(status),
     )
     return said[0], b"".join(body)
@@ -316,6 +322,25 @@ def test_other_paths_and_methods(server: HttpServer) -> None:
     assert ask(server, "/topics")[0] == "503 Service Unavailable"
     assert ask(server, "/health/ready", "POST")[0] == "405 Method Not Allowed"
     assert ask(server, "/health/live", "HEAD")[0] == "200 OK"
+
+
+@pytest.mark.parametrize("version", ["0.0.4", "1.0.0", "1.0.0;q=0.5", "2", "x", "1.x", "", '"1.0.0"', "1" * 5000])
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+def test_a_scrape_is_answered_whatever_version_it_accepts(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch, kind: str, version: str
+) -> None:
+    """One that is no number was a 500, and a traceback in the log for each request."""
+    monkeypatch.setattr(BrokerCollector, "collect", lambda _: iter(()))
+    accept = f"text/html;q=0.1, {kind}; version={version}"
+    status, body = ask(server, "/metrics", more={"HTTP_ACCEPT": accept})
+    assert status == "200 OK"
+    assert b"# EOF" in body if (kind, version[:5]) == ("application/openmetrics-text", "1.0.0") else body
+
+
+def test_the_head_of_a_scrape_is_that_of_its_answer(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BrokerCollector, "collect", lambda _: iter(()))
+    assert ask(server, "/metrics")[1]
+    assert ask(server, "/metrics", "HEAD") == ("200 OK", b"")
 
 
 def test_a_port_that_is_taken_is_named(server: HttpServer) -> None:
