@@ -129,6 +129,8 @@ def sum_metrics() -> Table[All]:
         Metric("tidelog_max_lso_lag_offsets", GAUGE,
                "Offsets that open transactions hold back, of the partition with most.",
                lambda every: max((log.high_watermark - log.last_stable_offset for log in every.logs), default=0)),
+        Metric("tidelog_max_open_transaction_seconds", GAUGE, "How long the oldest open transaction of any partition has been "
+               "open, also of those without rows of their own.", _open_transaction_s),
         Metric("tidelog_max_unsynced_seconds", GAUGE, "Age of the oldest record that no sync has covered. Not a fault where "
                "flush.ms and flush.messages are not set: then the system writes pages back in its own time.",
                lambda every: max((log.local.unsynced_ms(every.now_ms) for log in every.logs), default=0) / 1000),
@@ -211,6 +213,13 @@ def omission_metrics() -> Table[int]:
                "and metrics.per.topic: they are in the sums.", lambda omitted: omitted),
     )
 # fmt: on
+
+
+def _open_transaction_s(every: All) -> float:
+    """Looks, under its lock, only at logs of which something is held back."""
+    held = (log.oldest_transaction() for log in every.logs if log.last_stable_offset < log.high_watermark)
+    began_ms = min((found.began_ms for found in held if found is not None), default=every.now_ms)
+    return max(0, every.now_ms - began_ms) / 1000
 
 
 def _levels(every: All) -> dict[str, float]:

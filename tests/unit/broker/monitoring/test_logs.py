@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.cleaning import Producer
 from support.logs import World, append, batch
 from support.slow_disks import SlowDisks
 from tidelog.broker.monitoring.logs import (
@@ -114,6 +115,30 @@ def test_sums_and_offsets() -> None:
         "tidelog_log_end_offset": [(("t", "1"), 3)],
         "tidelog_high_watermark": [(("t", "1"), 3)],
     }
+    world.stop()
+
+
+def test_the_oldest_open_transaction_of_any_partition_is_told() -> None:
+    """The alert of open transactions was blind for partitions beyond metrics.max.partitions, and with metrics.per.topic=false."""
+    world = World()
+    world.start()
+    logs = [world.log("t", partition) for partition in range(3)]
+
+    def told() -> Any:
+        return rows(families_of(sum_metrics(), All(logs, world.time.milliseconds())))[
+            "tidelog_max_open_transaction_seconds"
+        ]
+
+    append(logs[0], "a")
+    assert told() == [((), 0)]
+    producers = Producer(7), Producer(8)
+    began = world.time.milliseconds()
+    producers[0].send(logs[1], (b"k", b"1"))
+    world.time.advance(5000)
+    producers[1].send(logs[2], (b"k", b"1"))
+    assert told() == [((), (world.time.milliseconds() - began) / 1000)]
+    producers[0].end(logs[1], commit=True)
+    assert 0 <= told()[0][1] < 5
     world.stop()
 
 
