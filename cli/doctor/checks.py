@@ -199,8 +199,11 @@ def _directory(path: str, mounts: Sequence[tuple[str, str]]) -> DirectoryFacts:
     segments, newest, log_bytes = 0, 0.0, 0
     if exists:
         for entry in there.glob("*/*.log"):
+            try:
+                facts = entry.stat()
+            except OSError:  # a daemon that runs has deleted it meanwhile
+                continue
             segments += 1
-            facts = entry.stat()
             newest, log_bytes = max(newest, facts.st_mtime), log_bytes + facts.st_size
     return DirectoryFacts(
         path,

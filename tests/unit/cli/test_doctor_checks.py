@@ -131,6 +131,23 @@ def test_looking_at_a_system_that_says_nothing(tmp_path: Path) -> None:
     assert examine(facts, CONFIG)
 
 
+def test_segments_that_go_while_they_are_counted_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention of a daemon that runs: doctor ended with "No such file or directory"."""
+    (tmp_path / "t-0").mkdir()
+    for offset in range(3):
+        (tmp_path / f"t-0/{offset:020}.log").write_bytes(b"12345")
+    stat = Path.stat
+
+    def delete_one(path: Path, **options: bool) -> os.stat_result:
+        if path.name == f"{1:020}.log":
+            path.unlink(missing_ok=True)
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", delete_one)
+    (directory,) = look(load_config(None, {}, [f"log.dirs={tmp_path}"]), tmp_path / "no system").directories
+    assert (directory.segments, directory.log_bytes) == (2, 10)
+
+
 def test_files_with_secrets_that_everybody_may_read_are_named(tmp_path: Path) -> None:
     properties = tmp_path / "server.properties"
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";'
