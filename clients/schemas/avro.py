@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ Converter = Callable[[Any], Any] | None
 _LOGICAL = "logicalType"
 #: What fastavro does not know, and keeps.
 _HIDDEN = "tidelog.logicalType"
+#: Of a reader's type: the writer's, whose scale and unit its numbers have.
+_WRITTEN = "tidelog.written"
 _PRIMITIVES = {
     "boolean": Kind.BOOLEAN, "int": Kind.INT, "long": Kind.LONG, "float": Kind.FLOAT, "double": Kind.DOUBLE,
     "string": Kind.STRING, "bytes": Kind.BINARY,
@@ -67,6 +70,7 @@ class AvroReader:
                 "columns come of an Avro record, and this schema is none; leave decode out and use `value`"
             )
         self.shape, self._convert = _Shapes(schema.named).shape(schema.parsed, "")
+        self._of_writers: weakref.WeakKeyDictionary[AvroSchema, Converter] = weakref.WeakKeyDictionary()
 
     def decode(self, value: bytes, writer: AvroSchema | None = None) -> dict[str, Any]:
         """The record in `value`, which has nothing else; `writer`: the schema that it was written by. BadRecordError."""
@@ -79,7 +83,8 @@ class AvroReader:
             left = len(value) - stream.tell()
             if left:
                 raise BadRecordError(f"{left} bytes are left over behind the record: another schema wrote it")
-            converted: dict[str, Any] = found if self._convert is None else self._convert(found)
+            convert = self._convert if writer is None else self._converter(writer)
+            converted: dict[str, Any] = found if convert is None else convert(found)
         except BadRecordError:
             raise
         except (
@@ -87,6 +92,13 @@ class AvroReader:
         ) as error:  # fastavro raises what Python happens to raise on such bytes: IndexError, EOFError, …
             raise BadRecordError(f"not by its Avro schema: {_words(error)}") from None
         return converted
+
+    def _converter(self, writer: AvroSchema) -> Converter:
+        """Of what that writer's values are resolved to."""
+        if writer not in self._of_writers:
+            own = _in_units(self._schema.parsed, writer.parsed, self._schema.named, writer.named)
+            self._of_writers[writer] = _Shapes(self._schema.named).shape(own, "")[1]
+        return self._of_writers[writer]
 
 
 def _words(error: Exception) -> str:
@@ -223,6 +235,43 @@ def _filled(value: Any, schema: Any, named: Mapping[str, Any]) -> Any:
     return _filled(value, kind, named) if isinstance(kind, dict | list) else value
 
 
+def _definition(schema: Any, named: Mapping[str, Any]) -> Any:
+    """What a name stands for."""
+    return named.get(schema, schema) if isinstance(schema, str) else schema
+
+
+def _in_units(schema: Any, written: Any, named: Mapping[str, Any], theirs: Mapping[str, Any]) -> Any:
+    """The reader's type, with the writer's beside each part of it that may have a logical type: resolving goes by the numbers
+    alone, and a decimal of another scale, or a time in another unit, would be another value.
+    """
+    schema, written = _definition(schema, named), _definition(written, theirs)
+    if isinstance(schema, list):
+        return [_in_units(branch, written, named, theirs) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kind = schema["type"]
+    if isinstance(written, list):
+        branches = [_definition(branch, theirs) for branch in written]
+        alike = [branch for branch in branches if isinstance(branch, dict) and branch["type"] == kind]
+        if len(alike) > 1:  # records or fixed: which one it was only their names tell
+            alike = [branch for branch in alike if branch.get("name") == schema.get("name")]
+        written = alike[0] if alike else None
+    if not isinstance(written, dict) or written["type"] != kind:
+        return schema
+    if kind in ("record", "error"):
+        types = {one["name"]: one["type"] for one in written["fields"]}
+        fields = []
+        for one in schema["fields"]:
+            there = next((name for name in (one["name"], *one.get("aliases", ())) if name in types), None)
+            own = one["type"] if there is None else _in_units(one["type"], types[there], named, theirs)
+            fields.append({**one, "type": own})
+        return {**schema, "fields": fields}
+    if kind in ("array", "map"):
+        part = "items" if kind == "array" else "values"
+        return {**schema, part: _in_units(schema[part], written[part], named, theirs)}
+    return {**schema, _WRITTEN: written}
+
+
 class _Shapes:
     """Shapes of a parsed schema's parts. SchemaError names the field that has none."""
 
@@ -278,24 +327,43 @@ class _Shapes:
 
 def _primitive(kind: str, schema: Mapping[str, Any]) -> tuple[Shape, Converter]:
     """A logical type that does not fit its type is none, as Avro has it."""
-    logical = schema.get(_HIDDEN)
-    if logical == "decimal" and kind in ("bytes", "fixed"):
-        precision, scale = schema.get("precision"), schema.get("scale", 0)
-        if type(precision) is int and type(scale) is int and 0 < precision <= _MOST_DIGITS and 0 <= scale <= precision:
-            return Shape(Kind.DECIMAL, precision=precision, scale=scale), _decimal(precision, scale)
+    logical, written = schema.get(_HIDDEN), schema.get(_WRITTEN, schema)
+    digits = _digits(schema) if kind in ("bytes", "fixed") else None
+    if digits is not None:
+        precision, scale = digits
+        return Shape(Kind.DECIMAL, precision=precision, scale=scale), _decimal(*digits, (_digits(written) or digits)[1])
     if kind == "int" and logical == "date":
         return Shape(Kind.DATE), None
     if kind == "long" and logical in ("timestamp-millis", "timestamp-micros"):
-        return Shape(Kind.TIMESTAMP), _to_micros if logical == "timestamp-millis" else None
+        return Shape(Kind.TIMESTAMP), _time(logical, written)
     if kind == "long" and logical in ("local-timestamp-millis", "local-timestamp-micros"):
-        return Shape(Kind.LOCAL_TIMESTAMP), _to_micros if logical == "local-timestamp-millis" else None
+        return Shape(Kind.LOCAL_TIMESTAMP), _time(logical, written)
     if kind in ("bytes", "fixed"):
         return Shape(Kind.BINARY), _to_bytes
     return Shape(_PRIMITIVES[kind]), None
 
 
+def _digits(schema: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Precision and scale; None for what is no decimal."""
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if schema.get(_HIDDEN) != "decimal" or type(precision) is not int or type(scale) is not int:
+        return None
+    return (precision, scale) if 0 < precision <= _MOST_DIGITS and 0 <= scale <= precision else None
+
+
+def _time(logical: str, written: Mapping[str, Any]) -> Converter:
+    """To µs, out of the writer's unit if it says one."""
+    said = str(written.get(_HIDDEN)).removeprefix("local-")
+    return _TO_MICROS.get(said, _TO_MICROS[logical.removeprefix("local-")])
+
+
 def _to_micros(value: int) -> int:
     return 1000 * value
+
+
+_TO_MICROS: Mapping[str, Converter] = {
+    "timestamp-millis": _to_micros, "timestamp-micros": None, "timestamp-nanos": lambda value: value // 1000,
+}  # fmt: skip
 
 
 def _to_bytes(value: bytes | str) -> bytes:
@@ -303,11 +371,14 @@ def _to_bytes(value: bytes | str) -> bytes:
     return value.encode("latin-1") if isinstance(value, str) else value
 
 
-def _decimal(precision: int, scale: int) -> Callable[[Any], Decimal]:
+def _decimal(precision: int, scale: int, written_scale: int) -> Callable[[Any], Decimal]:
     end = 10**precision
+    more, less = 10 ** max(0, scale - written_scale), 10 ** max(0, written_scale - scale)
 
     def convert(value: Any) -> Decimal:
-        number = int.from_bytes(_to_bytes(value), "big", signed=True)
+        number, rest = divmod(more * int.from_bytes(_to_bytes(value), "big", signed=True), less)
+        if rest:
+            raise BadRecordError(f"a decimal has more than {scale} digits behind its point")
         if not -end < number < end:  # to make digits of a megabyte takes minutes
             raise BadRecordError(f"a decimal has more than {precision} digits")
         return Decimal(number).scaleb(-scale, _EXACT)

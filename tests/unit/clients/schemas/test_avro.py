@@ -203,6 +203,57 @@ def test_a_value_comes_in_the_readers_fields_whoever_wrote_it() -> None:
         reader.decode(b"\x02x", stranger)
 
 
+MILLIS, MICRO, NANOS = (logical("long", f"timestamp-{unit}") for unit in ("millis", "micros", "nanos"))
+TWO, FOUR = (logical("bytes", "decimal", precision=12, scale=scale) for scale in (2, 4))
+_1234 = b"\x04\xd2"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "stored", "value"),
+    [
+        (MILLIS, MICRO, 1_700, 1_700_000),
+        (MICRO, MILLIS, 1_700_001, 1_700_001),
+        (NANOS, MICRO, -1_001, -2),
+        ("long", MILLIS, 1_700, 1_700_000),
+        (logical("long", "of-nobody"), MILLIS, 1_700, 1_700_000),
+        (logical("long", "local-timestamp-micros"), logical("long", "local-timestamp-millis"), 17, 17),
+        (TWO, FOUR, _1234, Decimal("12.3400")),
+        (FOUR, TWO, (123400).to_bytes(3, "big"), Decimal("12.34")),
+        ("bytes", TWO, _1234, Decimal("12.34")),
+        (logical("bytes", "decimal", precision=0, scale=1), TWO, _1234, Decimal("12.34")),
+        (["null", MILLIS], ["null", MICRO], 1_700, 1_700_000),
+        (["string", TWO, "int"], ["null", FOUR], _1234, Decimal("12.3400")),
+        ({"type": "array", "items": MILLIS}, {"type": "array", "items": MICRO}, [1], [1_000]),
+        ({"type": "map", "values": ["null", TWO]}, {"type": "map", "values": FOUR}, {"a": _1234}, [("a", Decimal("12.34"))]),
+    ],
+)  # fmt: skip
+def test_numbers_are_of_their_writers_scale_and_unit(theirs: Any, ours: Any, stored: Any, value: Any) -> None:
+    def schema(kind: Any, name: str) -> str:
+        inner = {"type": "record", "name": "Inner", "fields": [{"name": name, "type": kind, "aliases": ["old"]}]}
+        return record({"name": "first", "type": inner}, {"name": "second", "type": ["null", "Inner"]})
+
+    writer = AvroSchema(schema(theirs, "old"))
+    reader = AvroReader(AvroSchema(schema(ours, "new")))
+    data = written(json.loads(schema(bare(theirs), "old")), {"first": {"old": stored}, "second": {"old": stored}})
+    for _ in range(2):
+        assert reader.decode(data, writer) == {"first": {"new": value}, "second": {"new": value}}
+
+
+def test_of_several_records_in_a_union_the_readers_name_tells_which_units_count() -> None:
+    def of(name: str, kind: Any) -> dict[str, Any]:
+        return {"type": "record", "name": name, "fields": [{"name": "at", "type": kind}]}
+
+    writer = record({"name": "a", "type": ["null", of("Other", MICRO), of("Mine", MILLIS)]})
+    reader = AvroReader(AvroSchema(record({"name": "a", "type": ["null", of("Mine", MICRO)]})))
+    assert reader.decode(b"\x04\x02", AvroSchema(writer)) == {"a": {"at": 1_000}}
+
+
+def test_a_decimal_that_its_column_has_no_digits_for_is_a_bad_record() -> None:
+    schemas = [AvroSchema(record({"name": "p", "type": kind})) for kind in (FOUR, TWO)]
+    with pytest.raises(BadRecordError, match="a decimal has more than 2 digits behind its point"):
+        AvroReader(schemas[1]).decode(b"\x04" + _1234, schemas[0])
+
+
 def test_references_are_known_by_their_names() -> None:
     address = '{"type": "record", "name": "Address", "namespace": "of", "fields": [{"name": "city", "type": "string"}]}'
     person = record({"name": "home", "type": "of.Address"}, {"name": "other", "type": ["null", "of.Address"]}, name="P")
