@@ -25,10 +25,11 @@ from . import _kernel
 from .attributes import Compression, TimestampType, attributes_of
 from .builder import seal
 from .compression import compress
-from .exceptions import InvalidRecordError, RecordError, UnsupportedCompressionError
+from .exceptions import CorruptRecordError, InvalidRecordError, RecordError, UnsupportedCompressionError
 from .legacy_record import (
     MAGIC_V0,
     inner_fault,
+    is_intact,
     last_inner_offset,
     read_legacy_header,
     read_legacy_record,
@@ -36,6 +37,7 @@ from .legacy_record import (
     wrapped,
 )
 from .record_batch import (
+    ATTRIBUTES_AT,
     HEADER,
     HEADER_UP_TO_MAGIC,
     LOG_OVERHEAD,
@@ -214,8 +216,10 @@ def down_convert(
                     raise _does_not_rise(header)
                 if is_row:
                     last_offset = row.looked_at
-                    if row.looked_at_count < records.count:  # the limit was reached, before the end of what can be read
+                    # The limit was reached, or a damaged message, before the end of what can be read.
+                    if row.looked_at_count < records.count or records.fault_index >= 0:
                         end = limit
+                    _check_row(buffer, records, is_some_made=bool(part or parts))
             converted += count
         next_offset = last_offset + 1
         if part:
@@ -341,16 +345,33 @@ def _read_header(buffer: Buffer, position: int, limit: int) -> BatchHeader | Bat
 
 
 def _opened(buffer: Buffer, header: BatchHeader | BatchInfo, max_decompressed: int, end: int | None = None) -> Records:
-    """The records of a batch or message, or of all messages up to `end`; raises as `memory_records.iterate_records`."""
+    """The records of a batch or message, or of all messages up to `end` or the first damaged one; raises as
+    `memory_records.iterate_records`, and CorruptRecordError where a checksum is wrong.
+    """
     from ._conversion import open_batch, open_messages
 
     if header.magic >= MAGIC_V2:
+        # What is written anew gets a new checksum, that would be right for damaged bytes too.
+        counted = memoryview(buffer)[header.position + ATTRIBUTES_AT : header.position + header.size]
+        if _kernel.crc32c(counted) != header.crc:
+            raise _wrong_checksum(header)
         return open_batch(buffer, header, max_decompressed)
     end = header.position + header.size if end is None else end
     message = read_legacy_record(buffer, header.position, end)
     if message.is_wrapper:
+        if not is_intact(buffer, message):
+            raise _wrong_checksum(header)
         return open_wrapper(message, from_producer=False, max_decompressed=max_decompressed)
-    return open_messages(buffer, header.position, end, header.magic)
+    records = open_messages(buffer, header.position, end, header.magic, check_crc=True)
+    if records.fault_index == 0:
+        raise _wrong_checksum(header)
+    return records
+
+
+def _check_row(buffer: Buffer, records: Records, *, is_some_made: bool) -> None:
+    """CorruptRecordError if a damaged message ends the row, and nothing was made before it."""
+    if records.fault_index >= 0 and not is_some_made:
+        raise _wrong_checksum(read_legacy_header(buffer, records.fault_position))
 
 
 def _unwrapped(
@@ -372,6 +393,10 @@ def _codec_for(magic: int, codec: int) -> Compression:
     if codec > newest:
         raise UnsupportedCompressionError(f"message format {magic} has no codec with the id {int(codec)}")
     return Compression(codec)
+
+
+def _wrong_checksum(header: BatchHeader | BatchInfo) -> CorruptRecordError:
+    return CorruptRecordError(f"the checksum of the batch at {header.base_offset} does not match")
 
 
 def _does_not_rise(header: BatchHeader | BatchInfo) -> InvalidRecordError:

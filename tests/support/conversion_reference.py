@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from tidelog.protocol.records import memory_records
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch, seal
 from tidelog.protocol.records.conversion import MAX_CONVERTED_BYTES, ConvertedRecords
@@ -92,8 +93,14 @@ def convert_batch(
     if header.is_control and magic < MAGIC_V2:
         return b""
     compression = _codec_for(magic, header.compression if compression is None else compression)
+    _check_checksum(buffer, header)
     records = list(iterate_records(buffer, header.position, end, max_decompressed=max_decompressed))
     return _build(records, header, magic, compression, level, partition_leader_epoch)
+
+
+def _check_checksum(buffer: Buffer, header: BatchHeader) -> None:
+    if not memory_records.is_intact(buffer, header):
+        raise CorruptRecordError(f"the checksum of the batch at {header.base_offset} does not match")
 
 
 def needs_conversion(buffer: Buffer, magic: int) -> bool:
@@ -134,6 +141,7 @@ def down_convert(
         else:
             try:
                 compression = _codec_for(magic, header.compression)
+                _check_checksum(buffer, header)
                 records = list(iterate_records(buffer, header.position, end, max_decompressed=max_decompressed))
             except RecordError:
                 if not parts:

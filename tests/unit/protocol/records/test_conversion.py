@@ -185,3 +185,25 @@ def test_a_batch_whose_offsets_do_not_rise_is_told_as_one() -> None:
     for magic in (0, 1):
         with pytest.raises(InvalidRecordError, match="do not rise"):
             convert_batch(batch, read_header(batch), magic)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_damaged_batch_gets_no_new_checksum(magic: int) -> None:
+    """What is before it is given, and then it is told, as to a client that needs no conversion."""
+    damaged = bytearray(build_batch(RECORDS, base_offset=4))
+    damaged[damaged.rindex(b"v")] ^= 1
+    down = down_convert(build_batch(RECORDS) + damaged, magic)
+    assert (offsets_in(down.data), down.next_offset) == ([0, 1, 2, 3], 4)
+    with pytest.raises(CorruptRecordError, match="checksum of the batch at 4"):
+        down_convert(damaged, magic, 4)
+
+
+def test_a_damaged_message_among_others_gets_no_new_checksum() -> None:
+    data = bytearray(build_legacy_set(RECORDS, magic=1))
+    size = len(data) // 4
+    data[3 * size - 1] ^= 1  # of offset 2
+    down = down_convert(data, 0)
+    assert (offsets_in(down.data), down.next_offset) == ([0, 1], 2)
+    with pytest.raises(CorruptRecordError, match="checksum of the batch at 2"):
+        down_convert(data[2 * size :], 0, 2)
+    assert offsets_in(down_convert(data[3 * size :], 0, 3).data) == [3]
