@@ -76,9 +76,13 @@ class PageRequest:
     is_secure: bool = False
 
     def text(self, name: str, default: str = "") -> str:
-        """A field of the query, or of the form where it is a POST."""
+        """A field of the query, or of the form where it is a POST, without blanks around it."""
+        return self.exact(name, default).strip()
+
+    def exact(self, name: str, default: str = "") -> str:
+        """As `text`, but as it came: a group's name may begin with a blank, and without it is another group's."""
         given = self.form if self.method == "POST" else self.query
-        return given.get(name, default).strip()
+        return given.get(name, default)
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 2**63 - 1) -> int:
         """A field as a whole number. PageError when it is none, or out of range; `default` where it is empty."""

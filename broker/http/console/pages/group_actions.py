@@ -54,7 +54,7 @@ class _Change(NamedTuple):
 
 def reset_offsets(state: ConsoleState, request: PageRequest) -> Page:
     """Sets the offsets of ?group in all partitions of ?topic to where ?to says."""
-    listed = find_group(state, request.text("group"))
+    listed = find_group(state, request.exact("group"))
     back = _back(listed.group_id)
     title = f"Set offsets of {cut(listed.group_id, 60)}"
     if listed.type == SHARE:
@@ -197,7 +197,7 @@ def _forget(state: ConsoleState, group_id: str, topic: str, wanted: Mapping[int,
 
 def delete_group(state: ConsoleState, request: PageRequest) -> Page:
     """Deletes ?group and all its offsets."""
-    group_id = request.text("group")
+    group_id = request.exact("group")
     title = f"Delete group {cut(group_id, 60)}"
     if request.method == "POST":
         asked = DeleteGroupsRequest(groups_names=[group_id])
