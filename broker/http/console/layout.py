@@ -127,13 +127,13 @@ def live(name: str, *content: object) -> Element:
     return element("div", content, id=name, data_live=True)
 
 
-def link(text: object, path: str, **query: object) -> Element:
+def link(text: object, path: str, /, **query: object) -> Element:
     """A link. Parameters that are None are left out."""
     shown = text if isinstance(text, Element) else visible(str(text))
     return element("a", shown, href=address(path, **query))
 
 
-def address(path: str, **query: object) -> str:
+def address(path: str, /, **query: object) -> str:
     """A path of ours with a query; names may end in an underscore."""
     given = {name.rstrip("_"): value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given, errors='replace')}" if given else path

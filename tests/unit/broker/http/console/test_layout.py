@@ -93,3 +93,11 @@ def test_where_one_is() -> None:
 def test_long_names_are_cut() -> None:
     assert layout.cut("x" * 500) == "x" * layout.LINE_CHARACTERS + "…"
     assert layout.cut("short") == "short"
+
+
+def test_the_fields_of_an_address_may_have_any_name() -> None:
+    """`?path=x` of a live page was a 500: its link took the field for its own path."""
+    given = dict.fromkeys(("path", "text", "name", "query", "state", "request", "title"), "x")
+    made = layout.document(STATE, PageRequest("GET", "/", given), "t", is_live=True).body.decode()
+    (stop,) = [found for found in tags(made).links if "live=no" in found]
+    assert parse_qs(urlsplit(stop).query) == {**{name: ["x"] for name in given}, "live": ["no"]}
