@@ -123,6 +123,8 @@ class AuditLog:
             return
         if not self._denials.takes(now_ms):
             self.left_out += 1
+            if times:  # those that were only counted are for its next line
+                self._known[key] = until_ms, times
             return
         self._known[key] = now_ms + QUIET_MS, 0
         if len(self._known) > MAX_KNOWN:

@@ -69,6 +69,24 @@ def test_names_that_change_do_not_fill_the_disk(caplog: pytest.LogCaptureFixture
     assert "; 4900 lines before this were left out" in caplog.messages[audit.DENIALS[0]]
 
 
+def test_refusals_that_were_counted_are_told_after_a_flood_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    """A flood that left no line for them when their minute was over made the log forget how many they were."""
+    time = MockTime()
+    log = AuditLog(time)
+    for _ in range(1000):
+        deny(log)
+    time.advance(audit.QUIET_MS)
+    for number in range(audit.DENIALS[0]):
+        deny(log, f"guess-{number}")
+    deny(log)
+    assert (len(caplog.messages), log.left_out) == (1 + audit.DENIALS[0], 1)
+    time.advance(3000)
+    deny(log)
+    assert caplog.messages[-1].endswith(
+        "'orders' (Produce); 999 times more since the last such line; 1 lines before this were left out"
+    )
+
+
 def rules(count: int, first: str = "User:x") -> list[str]:
     return [f"created a rule: allow {first} from * to READ topic 't{number}' (literal)" for number in range(count)]
 
