@@ -393,8 +393,9 @@ def _decompress_zstd(data: Data, max_bytes: int, is_due: IsDue | None) -> Plain:
         size = zstandard.frame_content_size(data)
         if size > max_bytes:
             raise _too_large(Compression.ZSTD, max_bytes)
-        # In one go where nobody minds how long that takes, or it takes some milliseconds at most.
-        if 0 <= size <= _ZSTD_MAX_RATIO * len(data) and (is_due is None or len(data) <= _BITE):
+        # In one go where nobody minds how long that takes, or it takes some milliseconds at most. Not behind a frame that holds
+        # nothing: the package gives nothing then, whatever is behind it.
+        if 0 < size <= _ZSTD_MAX_RATIO * len(data) and (is_due is None or len(data) <= _BITE):
             try:
                 return decompressor.decompress(data, allow_extra_data=False)
             except zstandard.ZstdError:

@@ -102,6 +102,8 @@ STREAMS = {
     "zstd sum": (4, lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data)),
     "zstd no size": (4, lambda data: zstandard.ZstdCompressor(write_content_size=False).compress(data)),
     "zstd frames": (4, lambda data: b"".join(compress(4, half) for half in halves(data))),
+    "zstd nothing first": (4, lambda data: compress(4, b"") + compress(4, data)),
+    "zstd skipped first": (4, lambda data: struct.pack("<II", 0x184D2A50, 3) + b"abc" + compress(4, data)),
     "no codec": (5, lambda data: data),
 }
 

@@ -271,6 +271,14 @@ def test_what_only_separates_parts_is_counted_too(filler: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", PARTS)
+def test_a_first_part_that_holds_nothing_hides_nothing(kind: str) -> None:
+    codec, begin, part = PARTS[kind]
+    assert decompress(codec, begin + part(b"") + part(b"x")) == b"x"
+    with pytest.raises(CorruptRecordError):
+        decompress(codec, begin + part(b"") + b"what no codec knows")
+
+
+@pytest.mark.parametrize("kind", PARTS)
 def test_as_many_parts_as_any_writer_makes_are_read(kind: str) -> None:
     """Kafka's own producers before 0.10.1 had 1 KiB in a block; a part for each half of that is the bound."""
     codec, begin, part = PARTS[kind]
