@@ -551,12 +551,10 @@ cdef class QuickPath:
                 if passed == 0:
                     return NotImplemented
                 # As `begins_from` in storage/segment/file_records.py. What is not in memory is not known to be sound.
-                is_sound = (
-                    read_cached(fd, <char *>&behind[0], HEADER_UP_TO_MAGIC, position + passed) == HEADER_UP_TO_MAGIC
-                    and behind[MAGIC_AT] <= 2
-                    and tl_i32(&behind[LENGTH_AT]) > 0
-                    and tl_i64(&behind[0]) >= following
-                )
+                if read_cached(fd, <char *>&behind[0], HEADER_UP_TO_MAGIC, position + passed) == HEADER_UP_TO_MAGIC:
+                    if behind[MAGIC_AT] > 2 or tl_i32(&behind[LENGTH_AT]) <= 0 or tl_i64(&behind[0]) < following:
+                        return NotImplemented
+                    is_sound = True
             # Last, since it is counted; who may not read gets nothing of what was read.
             if self.authorizer is not None and not self.authorizer.is_known_to_allow(
                 connection.principal, connection.peer_host, READ, TOPIC, topic

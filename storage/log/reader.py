@@ -15,6 +15,7 @@ from ..values import FetchDataInfo, LogOffsetMetadata
 
 if TYPE_CHECKING:
     from ..index.time_index import TimestampOffset
+    from ..segment.file_records import BatchPosition
     from ..segment.log_segment import LogSegment
 
 
@@ -48,6 +49,7 @@ def read(
                 break
         found = segment.find(offset, end)
         if found is not None:
+            _check_end(found, view[index : index + 2])
             position = found.position
             break
         index += 1
@@ -65,18 +67,31 @@ def read(
         if found.size > max_bytes and not min_one_message:
             file.release()
             return FetchDataInfo(offset, None, 0, 0, segment.base_offset, not is_last)
-        following, behind = found.last_offset + 1, position + found.size
-        try:
-            is_right = behind < end and file_records.begins_from(file, behind, following)
-        except BaseException:
-            file.release()
-            raise
-        if (
-            is_right
-        ):  # a damaged header may say any offset: who reads on from there would come back here again and again
-            segment.note_hint(hints, following, behind)
         size = max(max_bytes, found.size)
+        behind = position + found.size
+        if behind < end:
+            try:
+                is_right = file_records.begins_from(file, behind, found.last_offset + 1)
+            except BaseException:
+                file.release()
+                raise
+            if is_right:
+                segment.note_hint(hints, found.last_offset + 1, behind)
+            else:
+                # One of the two headers is damaged. A place that is noted by it would be another offset's, and a client that gets
+                # both batches may end where it began, and ask for them for ever.
+                size = found.size
     return FetchDataInfo(offset, file, position, size, segment.base_offset, not is_last)
+
+
+def _check_end(found: BatchPosition, view: tuple[LogSegment, ...]) -> None:
+    """CorruptRecordError if a batch of the first segment of `view` ends in the second one by its header. No checksum covers a
+    base offset: a client would take it, and lose its place in the log.
+    """
+    if len(view) > 1 and found.last_offset >= view[1].base_offset:
+        raise CorruptRecordError(
+            f"{view[0]!r}: the batch at {found.position} ends behind the segment, at {found.last_offset}"
+        )
 
 
 def locate(view: tuple[LogSegment, ...], offset: int) -> LogOffsetMetadata:

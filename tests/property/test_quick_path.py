@@ -295,7 +295,7 @@ def test_a_header_that_is_damaged_sends_no_later_reader_back() -> None:
         before = quick.path.fetches
         asked = [await way.ask(fetch(way, 12, "plain", 2, 1)) for way in (quick, general)]
         assert asked[0] == asked[1]
-        assert quick.path.fetches == before + 1
+        assert quick.path.fetches == before, "the general way sends that batch alone"
         for way in (quick, general):
             assert way.world.partitions.get("plain", 0).log.segments[-1].hint(10) == 5 * size
             assert (await way.ask(fetch(way, 12, "plain", 10, 1)))[1].count((10).to_bytes(8, "big")) == 1

@@ -119,3 +119,22 @@ def test_an_empty_answer_is_no_answer_to_an_offset_that_damage_hides(stopped: Wo
         with pytest.raises(CorruptRecordError, match="damage hides the batch that holds offset"):
             log.read(offset, 1 << 20)
     log.read(36, 1 << 20).release()
+
+
+def test_a_base_offset_behind_its_segment_is_no_answer(stopped: World) -> None:
+    """No checksum covers it: a client that got batch 18 as one of a far offset would take it, and ask for the same again."""
+    log = damaged(stopped, 18, 0, 0, 1).manager.get("t", 0)
+    assert log is not None
+    with pytest.raises(CorruptRecordError, match="ends behind the segment"):
+        log.read(24, 300)
+
+
+def test_batches_that_contradict_one_another_are_not_sent_together(stopped: World) -> None:
+    """The batch of 18 to 20 says 26 to 28, the next one 21 to 23: whoever asked for 24 and got both would ask for 24 again."""
+    log = damaged(stopped, 18, 0, 7, 8).manager.get("t", 0)
+    assert log is not None
+    info = log.read(24, 300)
+    assert info.file is not None
+    assert list(whole_batches(info.file.pread(info.size, info.position))) == [(26, 29)]
+    assert info.size == 148
+    info.release()
