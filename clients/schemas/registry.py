@@ -77,12 +77,15 @@ def checked_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         port_is_sound = parts.port is None or parts.port > 0
-    except ValueError:
+        (parts.hostname or "").encode("idna")  # as the resolver is asked
+    except ValueError:  # a UnicodeError is one
         parts, port_is_sound = urlsplit(""), False
     if (
         parts.scheme not in ("http", "https")
         or not parts.hostname
         or not port_is_sound
+        or not (parts.path.isascii() and parts.path.isprintable())
+        or " " in parts.path
         or parts.query
         or parts.fragment
     ):

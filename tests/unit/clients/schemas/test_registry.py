@@ -239,8 +239,12 @@ def test_an_answer_that_never_comes_is_waited_for_no_longer_than_said() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "localhost:8081", "ftp://host", "http://", "http://host:99999", "http://host/?a=b", "http://[::1"]
-)
+    "wrong",
+    [
+        "", "localhost:8081", "ftp://host", "http://", "http://host:99999", "http://host/?a=b", "http://[::1", "http://host/a b",
+        "http://host/sch\u00f6n", "http://host/\x7f", f"http://{64 * 'a'}.org", "http://a..org",
+    ],
+)  # fmt: skip
 def test_what_is_no_address_is_refused(wrong: str) -> None:
     with pytest.raises(SchemaError, match="is no address of a registry"):
         checked_url(wrong)
@@ -251,3 +255,6 @@ def test_a_password_in_an_address_is_refused() -> None:
         checked_url("http://etl:geheim@host")
     assert "geheim" not in str(caught.value)
     assert checked_url("https://host:8081/path/") == "https://host:8081/path"
+    assert [checked_url(url) for url in ("http://[::1]:8081", "http://b\u00fccher.example/a%20b")] == [
+        "http://[::1]:8081", "http://b\u00fccher.example/a%20b",
+    ]  # fmt: skip
