@@ -7,7 +7,8 @@ handshake, the request's head, a form, the answer's bytes that the client has no
   most waiting connections loses the one of them that was accepted first. So clients that drip keep nobody out, however they drip.
 - **Time is counted for the whole**, not for each piece: `REQUEST_TIMEOUT_S` for a request with its body, `ANSWER_TIMEOUT_S` for
   an answer, `LINGER_S` for what comes behind a request that was answered unread.
-- **Bytes are counted too**: `MAX_HEAD_BYTES` for the request line and all headers together.
+- **Bytes are counted too**: `MAX_HEAD_BYTES` for the request line and all headers together, `MAX_UNSENT_BYTES` for all large
+  answers that are being sent. Beyond these the network address that leaves most untaken loses the connection with the largest.
 - **Work has lanes** (`Lane`), each with so many threads at a time and so many that wait for one. The lanes together have fewer
   than there are places: the rest is for probes, which need no lane, and for clients that are not let in yet.
 - **Who waits to be let in, or to be refused, waits for us and can be put out too** (`Peer.wait`, `Peer.pause`): one who guesses
@@ -41,6 +42,11 @@ LINGER_S = 0.5
 MAX_LINGER_BYTES = 1 << 20
 MAX_HEAD_BYTES = 1 << 17
 """http.client allows 100 headers of 64 KiB each; a token may take one of them."""
+MAX_UNSENT_BYTES = 128 << 20
+"""Of all large answers that are being sent, each from its first byte to its last; a single one may have more. A record's value
+may have 64 MiB."""
+SMALL_BYTES = 1 << 18
+"""An answer of no more is not counted: a probe's ends nobody's."""
 _SEND_BYTES = 1 << 18
 _ROOM_WAIT_S = 0.1
 
@@ -66,7 +72,7 @@ class BusyError(Exception):
 class Peer:
     """Other end of one connection. Attributes belong to the connection's thread or, under the lock, to `Places`."""
 
-    __slots__ = ("_places", "connection", "ended", "is_waiting", "network")
+    __slots__ = ("_places", "connection", "ended", "is_waiting", "network", "unsent_bytes")
 
     def __init__(self, places: Places, connection: socket.socket, host: str) -> None:
         from ..security.sasl.login_attempts import network_of
@@ -75,6 +81,8 @@ class Peer:
         self.connection = connection
         self.network = network_of(host)
         self.is_waiting = True
+        self.unsent_bytes = 0
+        """Of the answer that is being sent, all of it."""
         self.ended: Future[None] = Future()
         """Done when the connection was ended to make room."""
 
@@ -92,6 +100,17 @@ class Peer:
         finally:
             with self._places.lock:  # not while it is being ended for it
                 self.is_waiting = False
+
+    @contextmanager
+    def sending(self, size: int) -> Iterator[None]:
+        """While the client takes an answer of so many bytes. The connection may be ended to make room, and others for it."""
+        with self.waiting():
+            if size > SMALL_BYTES:
+                self._places.hold(self, size)
+            try:
+                yield
+            finally:
+                self.unsent_bytes = 0
 
     def wait(self, future: Future[Any], timeout_s: float) -> Any:
         """The result of other threads' work. Raises what that raises, TimeoutError, and `PutOut`."""
@@ -143,11 +162,29 @@ class Places:
             if not waiting:
                 return
             networks = Counter(peer.network for peer in waiting)
-            victim = max(waiting, key=lambda peer: networks[peer.network])  # of several the first
-            victim.ended.set_result(None)
-            with contextlib.suppress(OSError):
-                # TLS's own would take the session away from the thread that reads.
-                socket.socket.shutdown(victim.connection, socket.SHUT_RDWR)
+            _end(max(waiting, key=lambda peer: networks[peer.network]))  # of several the first
+
+    def hold(self, peer: Peer, size: int) -> None:
+        """Counts an answer's bytes, and ends connections with others until all together are within `MAX_UNSENT_BYTES`."""
+        with self.lock:
+            peer.unsent_bytes = size
+            held = [other for other in self._peers if other.unsent_bytes and not other.ended.done()]
+            networks: Counter[str] = Counter()
+            for other in held:
+                networks[other.network] += other.unsent_bytes
+            while networks.total() > MAX_UNSENT_BYTES and (others := [other for other in held if other is not peer]):
+                victim = max(others, key=lambda other: (networks[other.network], other.unsent_bytes))
+                held.remove(victim)
+                networks[victim.network] -= victim.unsent_bytes
+                _end(victim)
+
+
+def _end(victim: Peer) -> None:
+    """Ends a connection that waits for its client. Call with the lock of its places held."""
+    victim.ended.set_result(None)
+    with contextlib.suppress(OSError):
+        # TLS's own would take the session away from the thread that reads.
+        socket.socket.shutdown(victim.connection, socket.SHUT_RDWR)
 
 
 class Lane:
@@ -270,7 +307,7 @@ class AnswerStream(io.BufferedIOBase):
             self._end_s = self._now_s() + ANSWER_TIMEOUT_S
         left, position = memoryview(data), 0
         connection = self._peer.connection
-        with self._peer.waiting():
+        with self._peer.sending(len(left)):
             while position < len(left):
                 with _in_time(connection, self._end_s - self._now_s()):
                     position += connection.send(left[position : position + _SEND_BYTES])

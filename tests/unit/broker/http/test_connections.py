@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import socket
 import threading
@@ -189,6 +190,49 @@ def test_who_waits_for_us_to_be_let_in_or_refused_makes_room_at_once(crowd: Any)
 def put_out(waits: Any) -> None:
     with pytest.raises(PutOut):
         waits()
+
+
+def test_answers_that_nobody_takes_have_a_bound_together(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 clients that asked for a value of 60 MB and took nothing had the daemon hold 1.9 GB."""
+    monkeypatch.setattr(http_connections, "MAX_UNSENT_BYTES", 100)
+    monkeypatch.setattr(http_connections, "SMALL_BYTES", 9)
+    places = Places()
+    clients = {}
+    with contextlib.ExitStack() as answers:
+
+        def send(name: str, host: str, size: int) -> None:
+            here, clients[name] = crowd()
+            answers.enter_context(places.enter(here, host).sending(size))
+
+        def ended() -> list[str]:
+            return [name for name, there in clients.items() if is_ended(there)]
+
+        send("first", "10.0.0.1", 30)
+        send("large", "10.0.0.1", 40)
+        send("other", "10.0.0.2", 20)
+        assert ended() == []
+        send("next", "10.0.0.3", 45)
+        assert ended() == ["large"], "of the address that holds most, the largest"
+        send("larger than all may be", "10.0.0.4", 150)
+        assert ended() == ["first", "large", "other", "next"], "one alone may"
+        send("small", "10.0.0.5", 9)
+        assert "larger than all may be" not in ended(), "small ones end nobody"
+        send("last", "10.0.0.5", 10)
+        assert ended() == ["first", "large", "other", "next", "larger than all may be"]
+    here, clients["after it"] = crowd()
+    with places.enter(here, "10.0.0.1").sending(100):
+        assert not is_ended(clients["last"]), "what has ended does not count"
+
+
+def test_an_answer_counts_until_its_last_byte_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connections, "SMALL_BYTES", 9)
+    client = Dripping(0.001, 1000)
+    peer = peer_of(client)
+    counted = []
+    send = client.send
+    client.send = lambda data: counted.append(peer.unsent_bytes) or send(data)  # type: ignore[method-assign,func-returns-value]
+    AnswerStream(peer, client.clock).write(bytes(2500))
+    assert (counted, peer.unsent_bytes) == ([2500] * 3, 0)
 
 
 def test_a_new_connection_gets_the_place_of_one_that_waits(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
