@@ -397,6 +397,15 @@ class Waits:
         pytest.fail("it is tried again, for a minute")
 
 
+@pytest.fixture
+def _heard() -> Iterator[None]:
+    """A shell starts its background jobs, and what they start, with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("group", [None, "g"])
 def test_what_waits_for_a_daemon_ends_at_once_when_it_is_told(
