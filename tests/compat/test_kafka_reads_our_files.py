@@ -135,6 +135,6 @@ def test_a_fault_is_complained_of(data: Path, tmp_path: Path) -> None:
         for line in complaints(dump([tmp_path / "00000000000000000000.index"], "--verify-index-only"))
     )
     broken = bytearray(log.read_bytes())
-    broken[100] ^= 1
+    broken[17] ^= 1  # of the first batch's checksum: in a record it may be a length, at which the tool ends
     (tmp_path / log.name).write_bytes(broken)
     assert any("isvalid: false" in line for line in complaints(dump([tmp_path / log.name])))
