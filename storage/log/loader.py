@@ -425,7 +425,8 @@ class LogLoader:
                 self._log_start_offset,
             )
             self._recovery.remove(segments, list(segments))
-            self._epochs.clear()
+            # The last one stays: clients that have seen it would take a lower one for old news, and never see this log again.
+            self._epochs.truncate_from_start(self._log_start_offset)
         self._files_changed = True
         now = self._time.milliseconds()
         segments.append(LogSegment.create(self._directory, self._log_start_offset, created_ms=now))

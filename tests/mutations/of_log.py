@@ -434,6 +434,14 @@ MUTATIONS = [
         (f"{UNIFIED_LOG}::test_a_producer_is_known_after_a_kill_once_the_room_that_retention_made_is_there",),
     ),
     Mutation(
+        "log/epochs-begin-anew",
+        "storage/log/loader.py",
+        "            self._epochs.truncate_from_start(self._log_start_offset)\n",
+        "            self._epochs.clear()\n",
+        "A log that ends before its start begins with leader epoch 0 again, which clients take for old news.",
+        (f"{UNIFIED_LOG}::test_the_leader_epoch_does_not_go_back_where_a_power_cut_empties_the_log",),
+    ),
+    Mutation(
         "log/gap-behind-left-files",
         "storage/log/retention_executor.py",
         "        return  # a gap behind",

@@ -391,6 +391,27 @@ def test_the_leader_epoch_is_in_the_batches_and_rises_with_each_start(world: Wor
     assert log.end_offset_for_epoch(2) == (2, 4)
 
 
+def test_the_leader_epoch_does_not_go_back_where_a_power_cut_empties_the_log(world: World) -> None:
+    """Found by the simulator (seed 21341): all records were deleted, and the log begins anew at a start beyond its end."""
+    for _ in range(3):
+        append(world.log(), "a")
+        world.stop()
+        world.start()
+    log = world.log()
+    known = log.leader_epoch
+    append(log, "b", "c")
+    log.raise_log_start_offset(log.log_end_offset)
+    assert world.manager.checkpoint_log_start_offsets()
+    for name, state in world.fake.power_cut_states(seeds=20):
+        other = World(state, damaged="")
+        other.start()
+        found = other.log()
+        assert (found.log_start_offset, found.log_end_offset) == (5, 5), name
+        assert found.leader_epoch >= known, name
+        assert append(found, "d") == 5
+        assert found.end_offset_for_epoch(known - 1)[1] == 5, name
+
+
 def test_a_log_with_the_greatest_leader_epoch_takes_appends(world: World) -> None:
     """Found by fuzzing: no checksum covers a batch's epoch, and one more than the greatest does not fit into a batch."""
     world.kill()
