@@ -280,15 +280,19 @@ class Other:
         self.is_member = False
         self._over = threading.Event()
         self._consumer = KafkaConsumer(
-            "t", bootstrap_servers=broker.bootstrap_servers, group_id="g", auto_offset_reset="earliest",
+            bootstrap_servers=broker.bootstrap_servers, group_id="g", auto_offset_reset="earliest",
             auto_commit_interval_ms=50, heartbeat_interval_ms=100, partition_assignment_strategy=[assignor],
-            metadata_max_age_ms=500,  # one that subscribes while it asks for metadata never asks for that topic's before
+            metadata_max_age_ms=500,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Other:
         self._thread.start()
-        until(lambda: self.is_member, "the other client is a member")
+        try:
+            until(lambda: self.is_member, "the other client is a member")
+        except AssertionError:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -296,6 +300,10 @@ class Other:
         self._thread.join()
 
     def _run(self) -> None:
+        # A leader that shares out a topic whose partitions it does not know gives none, and may never do so again.
+        while not self._consumer.partitions_for_topic("t") and not self._over.is_set():
+            self._over.wait(0.05)
+        self._consumer.subscribe(["t"])
         while not self._over.is_set():
             for records in self._consumer.poll(timeout_ms=50).values():
                 self.values += [int(record.value) for record in records]
