@@ -17,6 +17,7 @@ from ...protocol.messages.list_transactions import (
 )
 from ..requests.access import shows
 from ..requests.registry import api
+from ..runtime.bounded_pattern import compiled
 from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 from ..transactions import states
@@ -75,13 +76,7 @@ def _steps(request: ListTransactionsRequest, context: RequestContext) -> Steps[L
 def _compiled(pattern: str | None) -> Any:
     if not pattern:
         return None
-    import re2  # linear in its input, whatever the pattern; not before somebody has one
-
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True  # what groups capture would be copied for each character
-    options.max_mem = PROGRAM_BYTES
     try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
+        return compiled(pattern, PROGRAM_BYTES)
+    except ValueError as error:
         raise ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern}: {error}") from None

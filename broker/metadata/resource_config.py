@@ -117,12 +117,8 @@ def parse_match(text: str) -> dict[str, Any]:
     """
     if not text.strip():
         return {}
-    import re2  # not before somebody has an expression
+    from ..runtime.bounded_pattern import compiled  # not before somebody has an expression
 
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True  # what groups capture would be copied for each character
-    options.max_mem = PROGRAM_BYTES
     found: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, expression = part.partition("=")
@@ -131,15 +127,9 @@ def parse_match(text: str) -> dict[str, Any]:
                 ErrorCode.INVALID_CONFIG, f"'{part}' is not NAME=EXPRESSION with a NAME of {', '.join(MATCHED)}"
             )
         try:
-            found[name.strip()] = re2.compile(expression.strip(), options)
-        except re2.error as error:
+            found[name.strip()] = compiled(expression.strip(), PROGRAM_BYTES)
+        except ValueError as error:
             raise ProtocolError(
-                ErrorCode.INVALID_CONFIG, f"'{expression}' is not an expression of RE2: {_reason(error)}"
+                ErrorCode.INVALID_CONFIG, f"'{expression}' is not an expression of RE2: {error}"
             ) from None
     return found
-
-
-def _reason(error: Exception) -> str:
-    """RE2's error text, which its binding gives as bytes."""
-    text = error.args[0] if error.args else error
-    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)

@@ -36,26 +36,19 @@ class ResolvedExpression(NamedTuple):
 
 @lru_cache(maxsize=COMPILED)
 def _compiled(expression: str) -> Any:
-    import re2  # not before somebody has an expression
+    from ...runtime.bounded_pattern import compiled  # not before somebody has an expression
 
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.max_mem = PROGRAM_BYTES
-    return re2.compile(expression, options)
+    return compiled(expression, PROGRAM_BYTES)
 
 
 def check(expression: str) -> None:
     """Compile an expression to check it; ProtocolError INVALID_REGULAR_EXPRESSION."""
-    import re2
-
     try:
         _compiled(expression)
-    except re2.error as error:
-        reason = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
+    except ValueError as error:
         raise ProtocolError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {reason}.",
+            f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {error}.",
         ) from None
 
 
