@@ -24,7 +24,7 @@ from ..groups.store.group import GroupType
 from ..requests.access import requires_each
 from ..requests.authorized_operations import operations_of
 from ..requests.registry import api
-from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
+from ..runtime.cooperative import ChunkedResult, Steps, each_once, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 from .consumer_group_heartbeat import check_enabled
 
@@ -85,14 +85,11 @@ def described(
     """The `response` with each group that is asked for, as `describe` tells it, one after the other. One that is named more than
     once is told once.
     """
-    groups: dict[str, G] = {}
-    for group_id in request.group_ids:
-        yield 1
-        if group_id in groups:
-            continue
-        groups[group_id] = group = describe(group_id, request.include_authorized_operations, context)
-        yield units_of(group)
-    return response(groups=list(groups.values()))
+
+    def tell(group_id: str) -> G:
+        return describe(group_id, request.include_authorized_operations, context)
+
+    return response(groups=(yield from each_once(request.group_ids, tell, units_of)))
 
 
 def units_of(group: HasMembers) -> int:

@@ -20,7 +20,7 @@ from ...protocol.messages.describe_groups import (
 from ..requests.access import requires_each
 from ..requests.authorized_operations import NOT_ASKED, operations_of
 from ..requests.registry import api
-from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
+from ..runtime.cooperative import ChunkedResult, Steps, each_once, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -41,14 +41,11 @@ def describe_groups(
 
 
 def _steps(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
-    groups: dict[str, DescribedGroup] = {}
-    for group_id in request.groups:
-        yield 1
-        if group_id in groups:
-            continue
-        groups[group_id] = group = _describe(group_id, request.include_authorized_operations, context)
-        yield 1 + len(group.members)
-    return DescribeGroupsResponse(groups=list(groups.values()))
+    def tell(group_id: str) -> DescribedGroup:
+        return _describe(group_id, request.include_authorized_operations, context)
+
+    found = yield from each_once(request.groups, tell, lambda group: 1 + len(group.members))
+    return DescribeGroupsResponse(groups=found)
 
 
 def _describe(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedGroup:

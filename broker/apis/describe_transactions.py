@@ -14,7 +14,7 @@ from ...protocol.messages.describe_transactions import (
 )
 from ..requests.access import requires_each, shows
 from ..requests.registry import api
-from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
+from ..runtime.cooperative import ChunkedResult, Steps, each_once, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ def describe_transactions(
 
 
 def _steps(request: DescribeTransactionsRequest, context: RequestContext) -> Steps[DescribeTransactionsResponse]:
-    states: dict[str, TransactionState] = {}
-    for transactional_id in request.transactional_ids:
-        yield 1
-        if transactional_id in states:  # it is told once, however often it is named: it may have very many partitions
-            continue
-        states[transactional_id] = state = _describe(transactional_id, context)
-        yield sum(len(topic.partitions) for topic in state.topics)
-    return DescribeTransactionsResponse(transaction_states=list(states.values()))
+    def tell(transactional_id: str) -> TransactionState:
+        return _describe(transactional_id, context)
+
+    def units(state: TransactionState) -> int:
+        return sum(len(topic.partitions) for topic in state.topics)
+
+    states = yield from each_once(request.transactional_ids, tell, units)
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:

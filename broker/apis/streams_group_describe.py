@@ -40,7 +40,7 @@ from ..groups.streams.topology import InternalTopic
 from ..requests.access import requires_each
 from ..requests.authorized_operations import operations_of
 from ..requests.registry import api
-from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
+from ..runtime.cooperative import ChunkedResult, Steps, each_once, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 from .consumer_group_describe import may_describe_all, units_of
 from .streams_group_heartbeat import check_streams_enabled, endpoint_of, task_ids
@@ -73,14 +73,13 @@ def streams_group_describe(
 
 
 def _steps(request: StreamsGroupDescribeRequest, context: RequestContext) -> Steps[StreamsGroupDescribeResponse]:
-    groups: dict[str, DescribedStreamsGroup] = {}
-    for name in request.group_ids:
-        yield 1
-        if name in groups:
-            continue
-        groups[name] = group = _one(name, request.include_authorized_operations, context)
-        yield units_of(group) + (0 if group.topology is None else 4 * len(group.topology.subtopologies or ()))
-    return StreamsGroupDescribeResponse(groups=list(groups.values()))
+    def tell(group_id: str) -> DescribedStreamsGroup:
+        return _one(group_id, request.include_authorized_operations, context)
+
+    def units(group: DescribedStreamsGroup) -> int:
+        return units_of(group) + (0 if group.topology is None else 4 * len(group.topology.subtopologies or ()))
+
+    return StreamsGroupDescribeResponse(groups=(yield from each_once(request.group_ids, tell, units)))
 
 
 async def _with_descriptions(

@@ -121,6 +121,19 @@ class Turns:
         await self._context.next_turn()
 
 
+def each_once(names: Iterable[str], tell: Callable[[str], T], units: Callable[[T], int]) -> Steps[list[T]]:
+    """What `tell` says of each name, which is work of so many `units`. Of one that is named again it is told once: a request may
+    have thousands of names, and what is told megabytes.
+    """
+    told: dict[str, T] = {}
+    for name in names:
+        yield 1
+        if name not in told:
+            told[name] = found = tell(name)
+            yield units(found)
+    return list(told.values())
+
+
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Split `items` into lists of `size`, the last one shorter."""
     rest = iter(items)
