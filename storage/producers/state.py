@@ -574,17 +574,11 @@ class ProducerStateManager:
                 logger.warning("%s is deleted and its producers are rebuilt from the log: %s", path, error)
                 self._delete([offset])
                 continue
-            ongoing: dict[int, int] = {}
             for entry in entries:
                 entry.last_active_ms = min(max(entry.last_timestamp, written_ms), now_ms)
                 entry.transaction_began_ms = entry.last_active_ms
-                if self._is_expired(entry, now_ms):
-                    continue
                 entry.is_of_snapshot = True
-                self._producers[entry.producer_id] = entry
-                if entry.current_txn_first_offset is not None:
-                    ongoing[entry.current_txn_first_offset] = entry.producer_id
-            self.ongoing = dict(sorted(ongoing.items()))
+            self.load_entries(entry for entry in entries if not self._is_expired(entry, now_ms))
             self._last_snapshot_offset = self._map_end_offset = offset
             return
         self._last_snapshot_offset = self._map_end_offset = log_start_offset

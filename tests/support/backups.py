@@ -162,6 +162,19 @@ class RestoredWorld(World):
     def __init__(self, time: MockTime, directories: tuple[str, ...] = (RESTORED,), damaged: str = "") -> None:
         super().__init__(FakeFileSystem(time=time), directories=directories, damaged=damaged)
         self.time = time
+        self.log_config = CleaningWorld().log_config
+
+    def restore(self, store: ObjectStore, cut: Cut) -> None:
+        """Blocks. RestoreError and what else a restore raises."""
+        Restore(
+            store,
+            cut,
+            self.directories,
+            self.file_system,
+            self.config,
+            config_of=lambda _topic: self.log_config,
+            time=self.time,
+        ).run()
 
 
 def restored(
@@ -169,16 +182,7 @@ def restored(
 ) -> tuple[RestoredWorld, LogManager]:
     """A cut on a new machine, started."""
     world = RestoredWorld(time, directories, damaged)
-    world.log_config = CleaningWorld().log_config
-    Restore(
-        store,
-        cut,
-        directories,
-        world.file_system,
-        world.config,
-        config_of=lambda _topic: world.log_config,
-        time=time,
-    ).run()
+    world.restore(store, cut)
     return world, world.start()
 
 

@@ -17,7 +17,7 @@ from tidelog.backup.formats.keys import BASES, CUTS, PACKS, SEGMENTS, cut_key
 from tidelog.backup.formats.sealed import DamagedBackupError
 from tidelog.backup.restore.catalog import Catalog, NoSuchCutError
 from tidelog.backup.restore.marker import refuse_unfinished
-from tidelog.backup.restore.restore import Restore, RestoreError, verify_cut
+from tidelog.backup.restore.restore import RestoreError, verify_cut
 from tidelog.backup.store.memory import MemoryStore
 from tidelog.backup.upkeep.retention import DAY_MS, HOUR_MS, MINUTE_MS, Keep, kept_cuts
 from tidelog.backup.upkeep.sweep import named, sweep
@@ -480,15 +480,7 @@ def test_a_restore_that_was_broken_off_is_refused_by_a_start_and_goes_on(world: 
         return read(key, start, length)
 
     def run() -> None:
-        Restore(
-            world.store,
-            cut,
-            [RESTORED],
-            new.file_system,
-            new.config,
-            config_of=lambda _: new.log_config,
-            time=world.time,
-        ).run()
+        new.restore(world.store, cut)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world.store, "read", breaks)
@@ -509,19 +501,12 @@ def test_a_restore_that_was_broken_off_is_refused_by_a_start_and_goes_on(world: 
 def test_a_second_restore_into_the_same_directory_leaves_the_first_alone(world: BackedUpWorld) -> None:
     cut = Catalog(world.store).cut(world.cut())
     new = RestoredWorld(world.time)
+    new.log_config = world.log_config
     read = world.store.read
     refused: list[str] = []
 
     def run() -> None:
-        Restore(
-            world.store,
-            cut,
-            [RESTORED],
-            new.file_system,
-            new.config,
-            config_of=lambda _: world.log_config,
-            time=world.time,
-        ).run()
+        new.restore(world.store, cut)
 
     def beside(key: str, start: int = 0, length: int | None = None) -> bytes:
         # Its thread has opened the file that these bytes are for.

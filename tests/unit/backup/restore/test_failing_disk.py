@@ -12,11 +12,10 @@ from support.backups import BackedUpWorld, RestoredWorld, seen
 from support.cleaning import Producer, put
 from support.fake_filesystem import FakeFileSystem
 from tidelog.backup.cut.vector import Vector
-from tidelog.backup.formats.entries import Cut
 from tidelog.backup.restore import restore as module
 from tidelog.backup.restore.catalog import Catalog
 from tidelog.backup.restore.marker import refuse_unfinished
-from tidelog.backup.restore.restore import Restore, RestoreError
+from tidelog.backup.restore.restore import RestoreError
 from tidelog.backup.store.memory import MemoryStore
 from tidelog.storage.exceptions import DataDirectoryError
 
@@ -53,12 +52,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> WithMetadata:
     return made
 
 
-def restore(world: BackedUpWorld, cut: Cut, new: RestoredWorld) -> None:
-    Restore(
-        world.store, cut, DIRECTORIES, new.file_system, new.config, config_of=lambda _: new.log_config, time=world.time
-    ).run()
-
-
 def new_machine(world: BackedUpWorld) -> RestoredWorld:
     made = RestoredWorld(world.time, DIRECTORIES, "looked at by this test")
     made.log_config = world.log_config
@@ -85,7 +78,7 @@ def check(new: RestoredWorld, world: BackedUpWorld, name: str) -> None:
 def test_a_restore_goes_on_after_a_disk_that_fails_at_any_step(world: WithMetadata, fault: int) -> None:
     cut = Catalog(world.store).cut(world.cut())
     whole = new_machine(world)
-    restore(world, cut, whole)
+    whole.restore(world.store, cut)
     expected = files(whole.file_system)
     assert expected[f"{DIRECTORIES[0]}/metadata.db"] == DATABASE
     count = len(whole.file_system.trace)
@@ -97,7 +90,7 @@ def test_a_restore_goes_on_after_a_disk_that_fails_at_any_step(world: WithMetada
         disk.fail_at(step, OSError(fault, os.strerror(fault), "/new/somewhere"), repeat=fault == errno.ENOSPC)
         name = f"step {step} of {count}: {whole.file_system.trace[step - 1]}"
         try:
-            restore(world, cut, new)
+            new.restore(world.store, cut)
         except RestoreError as error:
             told = str(error)
             assert FAULTS[errno.EIO] in told or FAULTS[fault] in told, f"{name}: {told}"
@@ -115,7 +108,7 @@ def test_a_restore_goes_on_after_a_disk_that_fails_at_any_step(world: WithMetada
                 refuse_unfinished(disk, DIRECTORIES)
             passed.add("refused")
         assert not disk.open_files, name
-        restore(world, cut, new)
+        new.restore(world.store, cut)
         assert files(disk) == expected, name
         refuse_unfinished(disk, DIRECTORIES)
     assert passed == {"refused"}

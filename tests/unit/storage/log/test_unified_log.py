@@ -1212,13 +1212,15 @@ def test_retention_leaves_a_log_alone_that_has_failed(world: World) -> None:
     assert world.log("t2").producers.entry(7) is not None
 
 
+def no_room_for_snapshots(operation: Operation) -> OSError | None:
+    return OSError(errno.ENOSPC, "full") if operation.path.endswith(".snapshot.tmp") else None
+
+
 def test_retention_makes_room_on_a_full_disk_though_a_snapshot_has_none(world: World) -> None:
     world.start(retention_ms=1000)
     log = world.log("t2")
     append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=0, base_sequence=0)
-    world.fake.fail_when(
-        lambda operation: OSError(errno.ENOSPC, "full") if operation.path.endswith(".snapshot.tmp") else None
-    )
+    world.fake.fail_when(no_room_for_snapshots)
     assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
     assert (log.log_start_offset, log.local.failure) == (1, None)
 
@@ -1228,9 +1230,7 @@ def test_a_producer_is_known_after_a_kill_once_the_room_that_retention_made_is_t
     world.start(retention_ms=1000)
     log = world.log("t2")
     append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=3, base_sequence=5)
-    world.fake.fail_when(
-        lambda operation: OSError(errno.ENOSPC, "full") if operation.path.endswith(".snapshot.tmp") else None
-    )
+    world.fake.fail_when(no_room_for_snapshots)
     assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
     assert log.delete_old_segments() == []  # there is still none
     world.fake.fail_when(None)
@@ -1250,9 +1250,7 @@ def test_a_producer_is_known_after_a_kill_though_there_was_no_room_in_several_pa
     world.start(retention_ms=1000)
     log = world.log("t2")
     append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=3, base_sequence=5)
-    world.fake.fail_when(
-        lambda operation: OSError(errno.ENOSPC, "full") if operation.path.endswith(".snapshot.tmp") else None
-    )
+    world.fake.fail_when(no_room_for_snapshots)
     assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0]
     append(log, "b", timestamp=START_MS - 5000, producer_id=8, producer_epoch=4, base_sequence=0)
     assert [deletion.base_offset for deletion in log.delete_old_segments()] == [1]
@@ -1271,15 +1269,10 @@ def test_a_snapshot_that_is_owed_is_written_no_more_once_its_segment_has_gone_to
     world.start(retention_ms=1000)
     log = world.log("t2")
     append(log, "a", timestamp=START_MS - 5000, producer_id=7, producer_epoch=3, base_sequence=5)
-    full = [True]
-    world.fake.fail_when(
-        lambda operation: (
-            OSError(errno.ENOSPC, "full") if full[0] and operation.path.endswith(".snapshot.tmp") else None
-        )
-    )
+    world.fake.fail_when(no_room_for_snapshots)
     log.delete_old_segments()
     append(log, "b", timestamp=START_MS - 5000, producer_id=7, producer_epoch=3, base_sequence=6)
-    full[0] = False
+    world.fake.fail_when(None)
     assert [deletion.base_offset for deletion in log.delete_old_segments()] == [1]
     world.time.advance(hours=1)
     assert [path for path in world.fake.paths() if ".snapshot" in path] == [
